@@ -1,0 +1,79 @@
+"""One PostgreSQL for a run of the tests, one migrated template in it, and a copy of that for each test."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import psycopg
+from psycopg import sql
+from psycopg.conninfo import make_conninfo
+
+from app.embedded import Cluster
+
+CHECKOUT = Path(__file__).parents[2]
+
+
+class Server:
+    """A server to make databases on; `admin` is the address of a database that always exists."""
+
+    def __init__(self, admin: str) -> None:
+        self.admin = admin
+
+    def dsn(self, dbname: str) -> str:
+        return make_conninfo(self.admin, dbname=dbname)
+
+    def create(self, dbname: str, template: str = "template0") -> str:
+        """A new database, a copy of `template`; returns its address."""
+        self._execute("create database {} template {}", dbname, template)
+        return self.dsn(dbname)
+
+    def drop(self, dbname: str) -> None:
+        """Drop a database, whoever is still connected to it."""
+        self._execute("drop database if exists {} with (force)", dbname)
+
+    @contextmanager
+    def database(self, template: str = "template0") -> Iterator[str]:
+        """The address of a database that lasts as long as the block."""
+        name = f"pgtick_test_{secrets.token_hex(6)}"
+        try:
+            yield self.create(name, template)
+        finally:
+            self.drop(name)
+
+    def _execute(self, statement: str, *names: str) -> None:
+        with psycopg.connect(self.admin, autocommit=True) as connection:
+            connection.execute(sql.SQL(statement).format(*map(sql.Identifier, names)))
+
+
+@contextmanager
+def running_server() -> Iterator[Server]:
+    """The server named by TEST_DATABASE_URL, else a cluster of this process's own (each xdist process has one)."""
+    if given := os.environ.get("TEST_DATABASE_URL"):
+        yield Server(given)
+        return
+    cluster = Cluster.temporary(settings={"max_connections": "200"})
+    try:
+        yield Server(cluster.start().dsn())
+    finally:
+        cluster.destroy()
+
+
+def migrate(dsn: str) -> None:
+    """Bring a database to the newest schema, the way people do: with the alembic command."""
+    command = [sys.executable, "-m", "alembic", "upgrade", "head"]
+    done = subprocess.run(
+        command,
+        cwd=CHECKOUT,
+        env=os.environ | {"DATABASE_URL": dsn},
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout
