@@ -1,0 +1,50 @@
+"""One clock: the database's, read through this host's monotonic clock.
+
+A host whose wall clock is wrong or steps still knows the database's time, because only the offset between the
+monotonic clock and the database is ever used.
+"""
+
+from __future__ import annotations
+
+import time
+from datetime import UTC, datetime
+
+
+class Clock:
+    """The database's time as seen from this process, in seconds since the epoch.
+
+    Until `observe` was called it follows this host's wall clock. An observation is bounded by its round trip: the
+    database read its clock somewhere between `sent` and `received`. The smallest database time that is possible is
+    taken, so that nothing starts early; its error is at most one round trip.
+    """
+
+    def __init__(self) -> None:
+        self._offset = time.time() - time.monotonic()
+        self._bound = float("inf")
+        self._observed = 0.0
+
+    def now(self) -> float:
+        """Seconds since the epoch on the database's clock (never ahead of it by more than its drift)."""
+        return time.monotonic() + self._offset
+
+    def now_utc(self) -> datetime:
+        return datetime.fromtimestamp(self.now(), UTC)
+
+    def observe(self, database_time: float, sent: float, received: float) -> None:
+        """Takes in one reading: the database said `database_time` between the monotonic times `sent` and `received`."""
+        bound = received - sent
+        # At `received` the database's clock stood at database_time or later.
+        offset = database_time - received
+        # A tight old reading is better than a loose new one, until drift or a step of the database's clock outweighs it.
+        stale = received - self._observed > 30.0
+        stepped = not (self._offset - 0.05 - bound <= offset <= self._offset + 0.05 + self._bound)
+        if bound <= self._bound * 1.5 or stale or stepped:
+            self._offset, self._bound, self._observed = offset, bound, received
+
+    @property
+    def offset(self) -> float:
+        """Database time minus this host's monotonic clock, seconds: `call_at(due - clock.offset)`."""
+        return self._offset
+
+
+clock = Clock()

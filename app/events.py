@@ -1,0 +1,39 @@
+"""Named events, emitted once where they happen; logs and metrics format them elsewhere.
+
+An event is a name in snake_case and facts: `emit("lease_lost", claim_id=7, worker_id=3)`. Levels follow from the name's
+entry in LEVELS, `info` when it has none.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+logger = logging.getLogger("pgtick")
+
+LEVELS = {
+    "execution_started": logging.DEBUG,
+    "execution_completed": logging.DEBUG,
+    "execution_retrying": logging.WARNING,
+    "execution_failed": logging.ERROR,
+    "claim_unreadable": logging.ERROR,
+    "lease_lost": logging.WARNING,
+    "report_refused": logging.WARNING,
+    "loop_failed": logging.ERROR,
+    "database_unavailable": logging.WARNING,
+    "listener_lost": logging.WARNING,
+    "leases_recovered": logging.WARNING,
+    "finding": logging.WARNING,
+    "schedule_broken": logging.ERROR,
+    "request_failed": logging.ERROR,
+}
+
+
+def emit(name: str, /, *, error: BaseException | None = None, **facts: Any) -> None:
+    """Emits one event. `error` adds its type and text, and for a fault of ours (level error) its traceback."""
+    level = LEVELS.get(name, logging.INFO)
+    if not logger.isEnabledFor(level):
+        return
+    if error is not None:
+        facts["error"] = f"{type(error).__name__}: {error}".strip()
+    logger.log(level, name, extra={"facts": facts}, exc_info=error if level >= logging.ERROR else None)

@@ -1,0 +1,51 @@
+"""How events become log lines: `key=value` text for people and journald, or JSON for collectors."""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+from datetime import UTC, datetime
+
+from app.settings import Settings
+
+
+class TextFormatter(logging.Formatter):
+    """`2026-11-30T08:00:00.123Z info worker_started worker_id=3`, one line per event; a traceback follows indented."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        facts = getattr(record, "facts", {})
+        words = [_time(record), record.levelname.lower(), record.getMessage()]
+        words += [f"{name}={_value(value)}" for name, value in facts.items()]
+        line = " ".join(words)
+        if record.exc_info and record.exc_info[0]:
+            line += "\n    " + self.formatException(record.exc_info).replace("\n", "\n    ")
+        return line
+
+
+class JsonFormatter(logging.Formatter):
+    """One JSON object per line: at, level, event, then the facts."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        entry = {"at": _time(record), "level": record.levelname.lower(), "event": record.getMessage()}
+        entry |= getattr(record, "facts", {})
+        if record.exc_info and record.exc_info[0]:
+            entry["traceback"] = self.formatException(record.exc_info)
+        return json.dumps(entry, default=str)
+
+
+def set_up(settings: Settings) -> None:
+    """Sends the events of this process to standard error in the chosen format."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(JsonFormatter() if settings.log_format == "json" else TextFormatter())
+    logging.basicConfig(handlers=[handler], level=logging.WARNING, force=True)
+    logging.getLogger("pgtick").setLevel(settings.log_level.upper())
+
+
+def _time(record: logging.LogRecord) -> str:
+    return datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _value(value: object) -> str:
+    text = str(value)
+    return json.dumps(text, ensure_ascii=False) if not text or any(c in text for c in ' "=\n\t') else text

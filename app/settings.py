@@ -1,0 +1,113 @@
+"""Settings: read once from the environment, validated as a whole, passed on as a value.
+
+Every setting has a name, a unit in its name where it has one, a default and a sentence on its effect; the README's
+table is generated from here.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+from app.errors import SettingsError
+
+
+def _setting(default: Any, variable: str, effect: str) -> Any:
+    return field(default=default, metadata={"variable": variable, "effect": effect})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """All settings of API and workers. Times ending in `_s` are seconds."""
+
+    database_url: str = _setting(
+        "", "DATABASE_URL", "PostgreSQL to use, as a libpq URL or keyword string; several hosts follow a failover"
+    )
+    listen_database_url: str = _setting(
+        "", "PGTICK_LISTEN_DATABASE_URL", "direct address for LISTEN when DATABASE_URL leads through a transaction pooler"
+    )
+    host: str = _setting("127.0.0.1", "PGTICK_HOST", "address the API listens on")
+    port: int = _setting(8080, "PORT", "port the API listens on")
+    default_user: str = _setting("default", "PGTICK_DEFAULT_USER", "user_id of jobs that are posted without one")
+    max_body_bytes: int = _setting(8_388_608, "PGTICK_MAX_BODY_BYTES", "larger request bodies are answered with 413")
+    task_modules: tuple[str, ...] = _setting(
+        (), "PGTICK_TASKS", "modules that register a worker's tasks, separated by commas"
+    )
+    queues: tuple[str, ...] = _setting((), "PGTICK_QUEUES", "queues a worker serves, separated by commas; empty: all")
+    concurrency: int = _setting(1000, "PGTICK_CONCURRENCY", "async executions a worker process holds at once")
+    threads: int = _setting(20, "PGTICK_THREADS", "plain functions a worker process runs at once")
+    processes: int = _setting(4, "PGTICK_PROCESSES", "isolated executions a worker process runs at once, in child processes")
+    memory_limit_mb: int = _setting(0, "PGTICK_MEMORY_LIMIT_MB", "address space of an isolated execution, MiB; 0: no limit")
+    poll_s: float = _setting(0.5, "PGTICK_POLL_S", "longest pause between claims; bounds lateness when no wake-up arrives")
+    claim_ahead_s: float = _setting(0.5, "PGTICK_CLAIM_AHEAD_S", "how far ahead of its time an execution is claimed")
+    sweep_s: float = _setting(10.0, "PGTICK_SWEEP_S", "pause between claims that look at every partition")
+    lease_s: float = _setting(30.0, "PGTICK_LEASE_S", "lease of a claim; executions of a dead worker wait so long")
+    renew_s: float = _setting(5.0, "PGTICK_RENEW_S", "pause between lease renewals; at most half of the lease")
+    report_s: float = _setting(0.05, "PGTICK_REPORT_S", "longest wait of an outcome for its batch")
+    report_batch: int = _setting(500, "PGTICK_REPORT_BATCH", "outcomes written in one statement")
+    horizon_s: float = _setting(60.0, "PGTICK_HORIZON_S", "how far ahead recurring occurrences are made pending")
+    janitor_s: float = _setting(5.0, "PGTICK_JANITOR_S", "pause between rounds of the janitor")
+    drain_s: float = _setting(30.0, "PGTICK_DRAIN_S", "time that running executions get when a worker is stopped")
+    runway_hours: int = _setting(48, "PGTICK_RUNWAY_HOURS", "partitions made ahead; later one-offs stand in schedules")
+    retention_days: int = _setting(30, "PGTICK_RETENTION_DAYS", "finished executions and their jobs are kept so long")
+    health_port: int = _setting(0, "PGTICK_HEALTH_PORT", "port of a worker's /healthz on loopback; 0: none")
+    log_format: str = _setting("text", "PGTICK_LOG_FORMAT", "text (key=value lines) or json")
+    log_level: str = _setting("info", "PGTICK_LOG_LEVEL", "debug, info, warning or error")
+
+    @classmethod
+    def from_environment(cls, environment: Mapping[str, str] | None = None) -> Settings:
+        """Reads and validates all settings; raises SettingsError listing every fault at once."""
+        environment = os.environ if environment is None else environment
+        values: dict[str, Any] = {}
+        faults: list[str] = []
+        for setting in fields(cls):
+            text = environment.get(setting.metadata["variable"], "").strip()
+            if not text:
+                continue
+            try:
+                values[setting.name] = _convert(text, setting.default)
+            except ValueError:
+                faults.append(f"{setting.metadata['variable']}: {text!r} is not {_kind(setting.default)}")
+        settings = cls(**values)
+        faults += settings.faults()
+        if faults:
+            raise SettingsError(faults)
+        return settings
+
+    def faults(self) -> list[str]:
+        """What is wrong with these values and their relations, one sentence each, naming the variable."""
+        faults = [
+            f"{setting.metadata['variable']}: must be greater than 0"
+            for setting in fields(self)
+            if setting.name not in MAY_BE_ZERO and isinstance(value := getattr(self, setting.name), int | float) and value <= 0
+        ]
+        if self.renew_s > self.lease_s / 2:
+            faults.append("PGTICK_RENEW_S: must be at most half of PGTICK_LEASE_S, or one slow renewal loses the lease")
+        if self.poll_s > 1:
+            faults.append("PGTICK_POLL_S: must be at most 1, or executions start later than 2 s without a wake-up")
+        if self.claim_ahead_s >= self.lease_s:
+            faults.append("PGTICK_CLAIM_AHEAD_S: must be less than PGTICK_LEASE_S")
+        if self.horizon_s < 2 * self.poll_s:
+            faults.append("PGTICK_HORIZON_S: must be at least twice PGTICK_POLL_S")
+        if self.runway_hours < 26:
+            faults.append("PGTICK_RUNWAY_HOURS: must be at least 26, the longest back-off and a margin")
+        if self.log_format not in ("text", "json"):
+            faults.append("PGTICK_LOG_FORMAT: must be text or json")
+        if self.log_level not in ("debug", "info", "warning", "error"):
+            faults.append("PGTICK_LOG_LEVEL: must be debug, info, warning or error")
+        return faults
+
+
+MAY_BE_ZERO = {"health_port", "memory_limit_mb", "claim_ahead_s", "drain_s"}
+
+
+def _convert(text: str, default: Any) -> Any:
+    if isinstance(default, tuple):
+        return tuple(part.strip() for part in text.split(",") if part.strip())
+    return type(default)(text)
+
+
+def _kind(default: Any) -> str:
+    return "a whole number" if isinstance(default, int) else "a number"

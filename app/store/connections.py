@@ -1,0 +1,77 @@
+"""Connections to PostgreSQL: how every process opens one, and which errors of one pass by themselves.
+
+The defaults below notice a dead or cut-off server within seconds and follow a failover when DATABASE_URL names several
+hosts; each can be overridden in DATABASE_URL.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+from typing import Any
+
+import psycopg
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from sqlalchemy import Engine, create_engine
+from sqlalchemy.pool import NullPool
+
+from app.errors import SettingsError
+
+DEFAULTS = {
+    "connect_timeout": "2",
+    "target_session_attrs": "read-write",
+    "keepalives_idle": "5",
+    "keepalives_interval": "2",
+    "keepalives_count": "2",
+    "tcp_user_timeout": "5000",  # without it a black-holed server holds a query for 50 s and more
+}
+
+# The hot statements know their plan: nested loops over index scans of few partitions, whatever the statistics of a
+# partition made a minute ago say.
+HOT_OPTIONS = (
+    "-c plan_cache_mode=force_custom_plan -c enable_hashjoin=off -c enable_mergejoin=off -c enable_seqscan=off"
+    " -c enable_bitmapscan=off -c jit=off -c max_parallel_workers_per_gather=0"
+)
+
+# SQLSTATE classes and codes after which the same work may succeed later: the connection or the server is going, or this
+# transaction lost a race. Everything else is a fault of ours or of the data.
+RETRYABLE = (
+    "08",  # connection exceptions
+    "25006",  # read-only transaction: the server became a standby
+    "40001",  # serialization failure
+    "40P01",  # deadlock
+    "53",  # out of disk, memory, connections
+    "55P03",  # lock not available within lock_timeout
+    "57",  # cancelled, shut down, starting up
+    "58",  # I/O error of the server
+)
+
+
+def is_retryable(error: BaseException) -> bool:
+    """Whether the same work may succeed later without anybody's help."""
+    if not isinstance(error, psycopg.Error):
+        return isinstance(error, OSError | TimeoutError)
+    if error.sqlstate is None:
+        # No SQLSTATE: libpq could not connect or lost the connection, or psycopg timed out.
+        return isinstance(error, psycopg.OperationalError | psycopg.InterfaceError)
+    return error.sqlstate.startswith(RETRYABLE)
+
+
+def conninfo(url: str | None = None, **overrides: Any) -> str:
+    """The libpq keyword string for `url` (default: DATABASE_URL) with the defaults filled in."""
+    url = url or os.environ.get("DATABASE_URL", "")
+    if not url:
+        raise SettingsError(["DATABASE_URL: is not set"])
+    given = conninfo_to_dict(url.replace("postgresql+psycopg://", "postgresql://", 1))
+    return make_conninfo(**{**DEFAULTS, "application_name": "pgtick", **given, **overrides})
+
+
+def connect(url: str | None = None, **overrides: Any) -> psycopg.Connection[Any]:
+    """A connection in autocommit mode; the caller closes it."""
+    return psycopg.connect(conninfo(url, **overrides), autocommit=True)
+
+
+@functools.cache
+def engine() -> Engine:
+    """SQLAlchemy's engine, for migrations and the dynamic search only; it keeps no connections."""
+    return create_engine("postgresql+psycopg://", creator=lambda: psycopg.connect(conninfo()), poolclass=NullPool)

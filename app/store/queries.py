@@ -1,0 +1,26 @@
+"""The statements in sql/*.sql by name: `queries.claim_due`. A file's name is the query's name."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+FOLDER = Path(__file__).parent / "sql"
+
+
+def _read(name: str) -> str:
+    return (FOLDER / f"{name}.sql").read_text()
+
+
+claim_due = _read("claim_due")
+complete = _read("complete")
+finish = _read("finish")
+retry = _read("retry")
+release = _read("release")
+renew_leases = _read("renew_leases")
+recover_expired = _read("recover_expired")
+select_schedules = _read("select_schedules")
+plan_occurrences = _read("plan_occurrences")
+register_tasks = _read("register_tasks")
+register_worker = _read("register_worker")
+heartbeat = _read("heartbeat")
+add_stats = _read("add_stats")

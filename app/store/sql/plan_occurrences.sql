@@ -1,0 +1,16 @@
+-- Makes occurrences pending and moves their schedules on, in one statement: each occurrence is made exactly once.
+with
+moved as (
+    update pgtick.schedules s
+    set next_run_at = d.next_run_at, planned_through = coalesce(d.planned_through, s.planned_through), runs = d.runs, zone_version = %(zone_version)s
+    from unnest(%(job_ids)s::uuid[], %(next_run_ats)s::timestamptz[], %(planned_throughs)s::timestamptz[], %(runs)s::int8[])
+        as d (job_id, next_run_at, planned_through, runs)
+    where s.job_id = d.job_id
+),
+-- A one-off that stood beyond the partitions has no further occurrence.
+ended as (
+    delete from pgtick.schedules s where s.job_id = any (%(ended)s::uuid[])
+)
+insert into pgtick.pending_executions (job_id, scheduled_at, due_at, user_id, task_key, priority, overlap, expires_at)
+select * from unnest(%(of_jobs)s::uuid[], %(scheduled_ats)s::timestamptz[], %(due_ats)s::timestamptz[], %(user_ids)s::text[], %(task_keys)s::int4[],
+    %(priorities)s::int2[], %(overlaps)s::text[], %(expire_ats)s::timestamptz[])

@@ -1,0 +1,271 @@
+"""SQLAlchemy metadata of the tables: what `alembic check` compares and the search builds its queries from.
+
+The tables are made by SQL in migrations/versions; constraints and comments live there.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    Column,
+    DateTime,
+    Double,
+    ForeignKey,
+    Identity,
+    Index,
+    Integer,
+    Interval,
+    LargeBinary,
+    MetaData,
+    PrimaryKeyConstraint,
+    SmallInteger,
+    Table,
+    Text,
+    UniqueConstraint,
+    Uuid,
+    text,
+)
+from sqlalchemy.dialects.postgresql import ARRAY, JSONB
+
+metadata = MetaData(schema="pgtick")
+
+Time = DateTime(timezone=True)
+
+
+def _required(name: str, kind: Any, *arguments: Any) -> Column[Any]:
+    return Column(name, kind, *arguments, nullable=False)
+
+
+users = Table(
+    "users",
+    metadata,
+    Column("user_id", Text, primary_key=True),
+    _required("role", Text),
+    _required("created_at", Time),
+)
+
+api_tokens = Table(
+    "api_tokens",
+    metadata,
+    Column("token_id", BigInteger, Identity(always=True), primary_key=True),
+    _required("user_id", Text, ForeignKey(users.c.user_id, ondelete="CASCADE")),
+    _required("name", Text),
+    _required("token_hash", LargeBinary),
+    _required("created_at", Time),
+    Column("expires_at", Time),
+    Column("revoked_at", Time),
+    UniqueConstraint("token_hash", name="api_tokens_token_hash_key"),
+)
+
+tasks = Table(
+    "tasks",
+    metadata,
+    Column("task_id", Text, primary_key=True),
+    _required("task_key", Integer, Identity(always=True)),
+    _required("kind", Text),
+    _required("target", Text),
+    Column("description", Text),
+    _required("queue", Text),
+    _required("priority", SmallInteger),
+    _required("max_retries", SmallInteger),
+    _required("backoff_base_s", Double),
+    _required("backoff_factor", Double),
+    _required("backoff_cap_s", Double),
+    Column("timeout_s", Double),
+    _required("options", JSONB),
+    _required("created_at", Time),
+    _required("updated_at", Time),
+    UniqueConstraint("task_key", name="tasks_task_key_key"),
+)
+
+jobs = Table(
+    "jobs",
+    metadata,
+    Column("job_id", Uuid, primary_key=True),
+    _required("user_id", Text),
+    _required("task_id", Text),
+    _required("schedule_type", Text),
+    Column("expression", Text),
+    _required("timezone", Text),
+    Column("run_at", Time),
+    _required("parameters", JSONB),
+    Column("max_retries", SmallInteger),
+    Column("timeout_s", Double),
+    Column("policies", JSONB),
+    _required("created_at", Time),
+    Column("updated_at", Time),
+    Column("cancelled_at", Time),
+    Index("jobs_by_user", "user_id", "job_id"),
+    postgresql_partition_by="RANGE (job_id)",
+)
+
+schedules = Table(
+    "schedules",
+    metadata,
+    Column("job_id", Uuid, primary_key=True),
+    _required("user_id", Text),
+    _required("task_key", Integer),
+    Column("next_run_at", Time),
+    Column("expression", Text),
+    _required("timezone", Text),
+    _required("priority", SmallInteger),
+    Column("policies", JSONB),
+    _required("anchor_at", Time),
+    Column("planned_through", Time),
+    Column("zone_version", Text),
+    _required("runs", BigInteger),
+    Column("paused_at", Time),
+    Column("paused_note", Text),
+    Column("problem", Text),
+    Index(
+        "schedules_by_next_run",
+        "next_run_at",
+        postgresql_where=text("next_run_at IS NOT NULL AND paused_at IS NULL AND problem IS NULL"),
+    ),
+    Index("schedules_by_user", "user_id", "next_run_at"),
+)
+
+pending_executions = Table(
+    "pending_executions",
+    metadata,
+    _required("job_id", Uuid),
+    _required("scheduled_at", Time),
+    _required("due_at", Time),
+    _required("user_id", Text),
+    _required("task_key", Integer),
+    _required("priority", SmallInteger),
+    _required("attempt", SmallInteger),
+    _required("losses", SmallInteger),
+    _required("suspect", Boolean),
+    Column("overlap", Text),
+    Column("expires_at", Time),
+    Column("origin", Text),
+    Column("errors", JSONB),
+    Index("pending_executions_for_claiming", "priority", "due_at", "job_id"),
+    Index("pending_executions_by_job", "job_id"),
+    Index("pending_executions_by_user", "user_id", "scheduled_at"),
+    postgresql_partition_by="RANGE (due_at)",
+)
+
+running_executions = Table(
+    "running_executions",
+    metadata,
+    Column("claim_id", BigInteger, Identity(always=True), primary_key=True),
+    _required("job_id", Uuid),
+    _required("scheduled_at", Time),
+    _required("due_at", Time),
+    _required("user_id", Text),
+    _required("task_key", Integer),
+    _required("priority", SmallInteger),
+    _required("attempt", SmallInteger),
+    _required("losses", SmallInteger),
+    _required("suspect", Boolean),
+    Column("overlap", Text),
+    Column("expires_at", Time),
+    Column("origin", Text),
+    _required("worker_id", BigInteger),
+    _required("claimed_at", Time),
+    _required("lease_expires_at", Time),
+    Column("cancel_requested_at", Time),
+    Column("progress", JSONB),
+    Column("errors", JSONB),
+    Index("running_executions_without_overlap", "job_id", unique=True, postgresql_where=text("overlap IS NOT NULL")),
+)
+
+finished_executions = Table(
+    "finished_executions",
+    metadata,
+    Column("job_id", Uuid),
+    Column("scheduled_at", Time),
+    _required("user_id", Text),
+    _required("task_key", Integer),
+    _required("status", Text),
+    _required("attempt", SmallInteger),
+    _required("due_at", Time),
+    Column("started_at", Time),
+    _required("finished_at", Time),
+    Column("worker_id", BigInteger),
+    _required("losses", SmallInteger),
+    Column("skipped", Integer),
+    Column("origin", Text),
+    Column("error", Text),
+    Column("errors", JSONB),
+    Column("result", JSONB),
+    PrimaryKeyConstraint("job_id", "scheduled_at", name="finished_executions_pkey"),
+    Index("finished_executions_by_user", "user_id", "scheduled_at", "job_id"),
+    Index(
+        "finished_executions_not_completed",
+        "status",
+        "scheduled_at",
+        "job_id",
+        postgresql_where=text("status <> 'COMPLETED'"),
+    ),
+    postgresql_partition_by="RANGE (scheduled_at)",
+)
+
+workers = Table(
+    "workers",
+    metadata,
+    Column("worker_id", BigInteger, Identity(always=True), primary_key=True),
+    _required("name", Text),
+    _required("state", Text),
+    _required("started_at", Time),
+    _required("last_seen_at", Time),
+    Column("stopped_at", Time),
+    Column("drain_requested_at", Time),
+    _required("running", Integer),
+    _required("capacity", Integer),
+    _required("task_keys", ARRAY(Integer)),
+    Column("queues", ARRAY(Text)),
+    _required("version", Text),
+)
+
+execution_stats = Table(
+    "execution_stats",
+    metadata,
+    _required("minute", Time),
+    _required("task_key", Integer),
+    _required("worker_id", BigInteger),
+    _required("started", Integer),
+    _required("completed", Integer),
+    _required("failed", Integer),
+    _required("retried", Integer),
+    _required("run_ms", BigInteger),
+    _required("lateness", ARRAY(Integer)),
+    Index("execution_stats_by_minute", "minute", "task_key"),
+    postgresql_partition_by="RANGE (minute)",
+)
+
+idempotency_keys = Table(
+    "idempotency_keys",
+    metadata,
+    Column("user_id", Text),
+    Column("key", Text),
+    _required("body_hash", LargeBinary),
+    Column("response", JSONB),
+    _required("created_at", Time),
+    PrimaryKeyConstraint("user_id", "key", name="idempotency_keys_pkey"),
+    Index("idempotency_keys_by_age", "created_at"),
+)
+
+findings = Table(
+    "findings",
+    metadata,
+    Column("kind", Text, primary_key=True),
+    Column("subject", Text, primary_key=True),
+    _required("sentence", Text),
+    _required("found_at", Time),
+    _required("seen_at", Time),
+)
+
+partition_windows = Table(
+    "partition_windows",
+    metadata,
+    Column("parent", Text, primary_key=True),
+    _required("from_at", Time),
+    _required("until_at", Time),
+    _required("step", Interval),
+)

@@ -1,0 +1,115 @@
+-- Making and dropping partitions. Each statement here gives up after a short wait for a lock, so that claims never queue
+-- behind it for long; its caller (the janitor, or an API process that found its partition missing) tries again.
+
+create or replace function pgtick.make_partition(parent text, from_at timestamptz, until_at timestamptz) returns void
+language plpgsql
+set search_path = pg_catalog, pg_temp
+as $$
+declare
+    name text := parent || to_char(from_at at time zone 'UTC', '_YYYYMMDD_HH24MI');
+    lower_bound text := case parent when 'jobs' then pgtick.uuid7_floor(from_at)::text else to_char(from_at at time zone 'UTC', 'YYYY-MM-DD HH24:MI:SS"Z"') end;
+    upper_bound text := case parent when 'jobs' then pgtick.uuid7_floor(until_at)::text else to_char(until_at at time zone 'UTC', 'YYYY-MM-DD HH24:MI:SS"Z"') end;
+    -- Rows leave pending partitions as fast as they come: vacuum by count, not by a share of a moving size.
+    storage text := case parent when 'pending_executions'
+        then 'with (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 20000, autovacuum_vacuum_cost_delay = 0)' else '' end;
+begin
+    if to_regclass(format('pgtick.%I', name)) is not null then
+        return;
+    end if;
+    -- LIKE and ATTACH take no lock on the parent that a long SELECT or an INSERT would block; CREATE … PARTITION OF does.
+    execute format('create table pgtick.%I (like pgtick.%I including all) %s', name, parent, storage);
+    execute format('alter table pgtick.%I attach partition pgtick.%I for values from (%L) to (%L)', parent, name, lower_bound, upper_bound);
+end $$;
+
+create or replace function pgtick.extend_partitions(parent text, from_at timestamptz, until_at timestamptz) returns integer
+language plpgsql
+set search_path = pg_catalog, pg_temp
+as $$
+declare
+    origin constant timestamptz := '2000-01-01 00:00Z';
+    span pgtick.partition_windows;
+    edge timestamptz;
+    made integer := 0;
+begin
+    -- The row lock makes one maker wait for another.
+    select * into strict span from pgtick.partition_windows w where w.parent = extend_partitions.parent for update;
+    if span.until_at < extend_partitions.from_at - interval '7 days' then
+        -- Nobody made partitions for long: begin again, without filling the hole.
+        span.from_at := date_bin(span.step, extend_partitions.from_at, origin);
+        span.until_at := span.from_at;
+    end if;
+    while span.until_at < extend_partitions.until_at loop
+        edge := date_bin(span.step, span.until_at, origin) + span.step;
+        perform pgtick.make_partition(parent, span.until_at, edge);
+        span.until_at := edge;
+        made := made + 1;
+    end loop;
+    while span.from_at > extend_partitions.from_at loop
+        edge := date_bin(span.step, span.from_at - interval '1 microsecond', origin);
+        perform pgtick.make_partition(parent, edge, span.from_at);
+        span.from_at := edge;
+        made := made + 1;
+    end loop;
+    update pgtick.partition_windows w set from_at = span.from_at, until_at = span.until_at
+        where w.parent = span.parent and (w.from_at, w.until_at) is distinct from (span.from_at, span.until_at);
+    return made;
+end $$;
+
+create or replace function pgtick.ensure_partitions(runway interval default '48 hours', since timestamptz default now() - interval '2 hours')
+returns integer
+language sql security definer
+set search_path = pg_catalog, pg_temp
+set lock_timeout = '200ms'
+as $$
+    select pgtick.extend_partitions('pending_executions', least(since, now() - interval '2 hours'), now() + runway)
+         + pgtick.extend_partitions('finished_executions', least(since, now() - interval '2 hours'), now() + runway)
+         + pgtick.extend_partitions('jobs', now() - interval '1 day', now() + greatest(runway, interval '8 days'))
+         + pgtick.extend_partitions('execution_stats', now() - interval '1 day', now() + greatest(runway, interval '8 days'))
+$$;
+comment on function pgtick.ensure_partitions is 'Makes the missing partitions from since until now() + runway of every partitioned table; returns how many it made.';
+
+drop view if exists pgtick.partitions;
+create view pgtick.partitions as
+select parent.relname::text as parent, child.relname::text as partition,
+       case parent.relname when 'jobs' then pgtick.uuid7_time(bound[1]::uuid) else bound[1]::timestamptz end as from_at,
+       case parent.relname when 'jobs' then pgtick.uuid7_time(bound[2]::uuid) else bound[2]::timestamptz end as until_at,
+       greatest(child.reltuples, 0)::bigint as estimated_rows,
+       pg_total_relation_size(child.oid) as bytes
+from pg_inherits i
+join pg_class parent on parent.oid = i.inhparent
+join pg_class child on child.oid = i.inhrelid
+cross join lateral (select regexp_match(pg_get_expr(child.relpartbound, child.oid), $re$FROM \('([^']+)'\) TO \('([^']+)'\)$re$)) b (bound)
+where parent.relnamespace = 'pgtick'::regnamespace and parent.relkind = 'p';
+comment on view pgtick.partitions is 'Every partition with its bounds, estimated rows and size in bytes.';
+
+create or replace function pgtick.drop_partition(partition text) returns boolean
+language plpgsql security definer
+set search_path = pg_catalog, pg_temp
+set lock_timeout = '100ms'
+as $$
+declare
+    old record;
+    used boolean;
+begin
+    select p.* into strict old from pgtick.partitions p where p.partition = drop_partition.partition;
+    if old.until_at > now() then
+        raise exception 'partition % is not over before %', partition, old.until_at;
+    end if;
+    if old.parent = 'pending_executions' then
+        -- Whatever still waits in an old hour is waiting, not history.
+        execute format('select exists (select from pgtick.%I)', partition) into used;
+        if used then
+            return false;
+        end if;
+        execute format('lock table pgtick.%I in access exclusive mode', partition);
+        execute format('select exists (select from pgtick.%I)', partition) into used;
+        if used then
+            return false;
+        end if;
+    end if;
+    execute format('alter table pgtick.%I detach partition pgtick.%I', old.parent, partition);
+    execute format('drop table pgtick.%I', partition);
+    update pgtick.partition_windows w set from_at = least(greatest(w.from_at, old.until_at), w.until_at) where w.parent = old.parent;
+    return true;
+end $$;
+comment on function pgtick.drop_partition is 'Drops one past partition; a pending one only when it is empty. Returns whether it was dropped.';
