@@ -472,3 +472,8 @@ def _command_of(pid: int) -> str:
     if sys.platform == "linux":
         return ""
     return subprocess.run(["ps", "-o", "command=", "-p", str(pid)], capture_output=True, text=True, check=False).stdout
+
+
+if __name__ == "__main__":
+    programs = find_bindir()
+    print(f"PostgreSQL {_major_version(programs, Account.for_server())} from {programs}")
