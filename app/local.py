@@ -84,7 +84,7 @@ class Child:
             cwd=CHECKOUT,
             stdin=subprocess.DEVNULL,
             process_group=0,
-            preexec_fn=_end_with_parent if sys.platform == "linux" else None,  # noqa: PLW1509: there is one thread
+            preexec_fn=_end_with_parent if sys.platform == "linux" else None,  # noqa: PLW1509 (no threads)
         )
         return cls(name, process)
 
