@@ -225,7 +225,7 @@ class Cluster:
         port = self._recorded_port() or self._preferred_port
         for _ in range(20):
             if not _is_free(port):
-                port = _free_port()
+                port = _free_port(near=self._preferred_port)
             failure = self._try_start(port)
             if failure is None:
                 self._write("port", str(port))
@@ -458,11 +458,15 @@ def _is_free(port: int) -> bool:
     return True
 
 
-def _free_port() -> int:
+def _free_port(near: int) -> int:
+    """One of the twenty ports from `near` on, or any other if they are taken or `near` is 0."""
+    for port in range(near, near + 20):
+        if _is_free(port):
+            return port
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-    return port
+        any_port: int = probe.getsockname()[1]
+    return any_port
 
 
 def _command_of(pid: int) -> str:
