@@ -460,7 +460,7 @@ def _is_free(port: int) -> bool:
 
 def _free_port(near: int) -> int:
     """One of the twenty ports from `near` on, or any other if they are taken or `near` is 0."""
-    for port in range(near, near + 20):
+    for port in range(near, near + 20 if near else 0):
         if _is_free(port):
             return port
     with socket.socket() as probe:
