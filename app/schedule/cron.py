@@ -55,11 +55,11 @@ class Cron:
 
         `anchor` is for intervals and changes nothing here.
         """
-        return next_run(self.expression, self.timezone, _utc(after), self.gap, self.fold)
+        return next_run(self.expression, self.timezone, as_utc(after), self.gap, self.fold)
 
     def prev(self, before: datetime, anchor: datetime | None = None) -> datetime | None:
         """The last instant strictly before `before`, in UTC; None when there is none in the calendar."""
-        before = _utc(before)
+        before = as_utc(before)
         try:
             local = before.astimezone(self.zone)
         except OverflowError:
@@ -73,7 +73,7 @@ class Cron:
 
     def count(self, after: datetime, until: datetime, anchor: datetime | None = None) -> int:
         """How many instants lie in (after, until], without visiting them: three days of seconds cost microseconds."""
-        after, until = _utc(after), _utc(until)
+        after, until = as_utc(after), as_utc(until)
         if until <= after:
             return 0
         near = shifts(self.zone, after - _DAY, until + _DAY)
@@ -96,7 +96,7 @@ class Cron:
 
     def note(self, at: datetime, since: datetime | None = None) -> str | None:
         """What daylight saving did to the run at `at`, or to what would have been between `since` and it."""
-        return daylight_note(self, _utc(at), None if since is None else _utc(since))
+        return daylight_note(self, as_utc(at), None if since is None else as_utc(since))
 
     def describe(self) -> str:
         """The expression in plain English."""
@@ -196,7 +196,8 @@ def _ambiguous(local: datetime) -> bool:
     return local.utcoffset() != local.replace(fold=1 - local.fold).utcoffset()
 
 
-def _utc(instant: datetime) -> datetime:
+def as_utc(instant: datetime) -> datetime:
+    """The same instant in UTC; ValueError for a datetime without zone."""
     # Also before a memo is asked: datetimes of one zone compare equal in both passes of a fold.
     if instant.tzinfo is UTC:
         return instant

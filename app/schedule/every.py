@@ -68,7 +68,7 @@ class Every:
 
 
 def is_every(expression: str) -> bool:
-    return expression[: len(_PREFIX)].casefold() == _PREFIX
+    return "@" in expression and expression.lstrip(" \t")[: len(_PREFIX)].casefold() == _PREFIX
 
 
 def parse_every(expression: str, timezone: str) -> Every:
