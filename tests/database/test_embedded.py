@@ -94,8 +94,7 @@ def test_asks_for_a_password_and_listens_on_loopback_only(cluster: Cluster) -> N
 
 
 def test_standby_follows_and_is_promoted(cluster: Cluster) -> None:
-    folder = cluster.folder.with_name(f"{cluster.folder.name}-standby")
-    standby = Cluster.standby_of(cluster, folder, slot="standby").start()
+    standby = Cluster.standby_of(cluster, cluster.folder / "standby", slot="standby").start()
     try:
         execute(cluster, "create table kept as select 1 as value")
         eventually(lambda: execute(standby, "select to_regclass('kept') is not null")[0][0])
@@ -166,7 +165,8 @@ def test_root_copies_a_wheel_that_the_servers_user_cannot_read(tmp_path: Path, m
     shutil.copytree(package.with_name(f"{package.name}.libs"), hidden / f"{package.name}.libs")
     monkeypatch.setattr(embedded, "_root_only_parent", lambda: public)
     public = Path(embedded._temporary_parent(account)) / f"pgtick-wheel-{os.getpid()}"
-    public.mkdir(mode=0o755)
+    public.mkdir()
+    public.chmod(0o755)
     try:
         copy = embedded._copy_of_wheel(hidden / package.name) / "pginstall" / "bin"
         assert account.run([str(copy / "postgres"), "--version"]).returncode == 0
