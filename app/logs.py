@@ -35,11 +35,10 @@ class JsonFormatter(logging.Formatter):
 
 
 def set_up(settings: Settings) -> None:
-    """Sends the events of this process to standard error in the chosen format."""
+    """Sends the events of this process, and what tasks and libraries log, to standard error in the chosen format."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonFormatter() if settings.log_format == "json" else TextFormatter())
-    logging.basicConfig(handlers=[handler], level=logging.WARNING, force=True)
-    logging.getLogger("pgtick").setLevel(settings.log_level.upper())
+    logging.basicConfig(handlers=[handler], level=settings.log_level.upper(), force=True)
 
 
 def _time(record: logging.LogRecord) -> str:

@@ -26,7 +26,9 @@ class Settings:
         "", "DATABASE_URL", "PostgreSQL to use, as a libpq URL or keyword string; several hosts follow a failover"
     )
     listen_database_url: str = _setting(
-        "", "PGTICK_LISTEN_DATABASE_URL", "direct address for LISTEN when DATABASE_URL leads through a transaction pooler"
+        "",
+        "PGTICK_LISTEN_DATABASE_URL",
+        "direct address for LISTEN when DATABASE_URL leads through a transaction pooler",
     )
     host: str = _setting("127.0.0.1", "PGTICK_HOST", "address the API listens on")
     port: int = _setting(8080, "PORT", "port the API listens on")
@@ -38,9 +40,15 @@ class Settings:
     queues: tuple[str, ...] = _setting((), "PGTICK_QUEUES", "queues a worker serves, separated by commas; empty: all")
     concurrency: int = _setting(1000, "PGTICK_CONCURRENCY", "async executions a worker process holds at once")
     threads: int = _setting(20, "PGTICK_THREADS", "plain functions a worker process runs at once")
-    processes: int = _setting(4, "PGTICK_PROCESSES", "isolated executions a worker process runs at once, in child processes")
-    memory_limit_mb: int = _setting(0, "PGTICK_MEMORY_LIMIT_MB", "address space of an isolated execution, MiB; 0: no limit")
-    poll_s: float = _setting(0.5, "PGTICK_POLL_S", "longest pause between claims; bounds lateness when no wake-up arrives")
+    processes: int = _setting(
+        4, "PGTICK_PROCESSES", "isolated executions a worker process runs at once, in child processes"
+    )
+    memory_limit_mb: int = _setting(
+        0, "PGTICK_MEMORY_LIMIT_MB", "address space of an isolated execution, MiB; 0: no limit"
+    )
+    poll_s: float = _setting(
+        0.5, "PGTICK_POLL_S", "longest pause between claims; bounds lateness when no wake-up arrives"
+    )
     claim_ahead_s: float = _setting(0.5, "PGTICK_CLAIM_AHEAD_S", "how far ahead of its time an execution is claimed")
     sweep_s: float = _setting(10.0, "PGTICK_SWEEP_S", "pause between claims that look at every partition")
     lease_s: float = _setting(30.0, "PGTICK_LEASE_S", "lease of a claim; executions of a dead worker wait so long")
@@ -81,7 +89,9 @@ class Settings:
         faults = [
             f"{setting.metadata['variable']}: must be greater than 0"
             for setting in fields(self)
-            if setting.name not in MAY_BE_ZERO and isinstance(value := getattr(self, setting.name), int | float) and value <= 0
+            if setting.name not in MAY_BE_ZERO
+            and isinstance(value := getattr(self, setting.name), int | float)
+            and value <= 0
         ]
         if self.renew_s > self.lease_s / 2:
             faults.append("PGTICK_RENEW_S: must be at most half of PGTICK_LEASE_S, or one slow renewal loses the lease")

@@ -6,6 +6,7 @@ create or replace function pgtick.insert_jobs(job_ids uuid[], user_ids text[], t
 language plpgsql
 set search_path = pg_catalog, pg_temp
 as $$
+#variable_conflict use_column
 declare
     made_until timestamptz := (select min(until_at) from pgtick.partition_windows where parent in ('pending_executions', 'finished_executions'));
     earliest timestamptz;

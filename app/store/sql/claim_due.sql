@@ -3,11 +3,11 @@ with
 -- The first n by priority (1 first), then time; rows that another worker is just taking are skipped.
 due as materialized (
     select found.tid, found.part
-    from unnest(array[1, 2, 3, 4]::smallint[]) as lane (priority)
+    from unnest(array[1, 2, 3, 4]::smallint[], %(floors)s::timestamptz[]) as lane (priority, floor)
     cross join lateral (
         select p.ctid as tid, p.tableoid as part
         from pgtick.pending_executions p
-        where p.priority = lane.priority and p.due_at >= %(floor)s and p.due_at < %(until)s and p.task_key = any (%(task_keys)s)
+        where p.priority = lane.priority and p.due_at >= lane.floor and p.due_at >= %(floor)s and p.due_at < %(until)s and p.task_key = any (%(task_keys)s)
         order by p.due_at, p.job_id
         limit %(n)s
         for update skip locked
@@ -28,7 +28,7 @@ free as (
         clock_timestamp() + %(lease)s, errors
     from gone
     where overlap is null
-    returning claim_id, job_id, scheduled_at, due_at, task_key, attempt, losses, suspect, expires_at, user_id
+    returning claim_id, job_id, scheduled_at, due_at, task_key, priority, attempt, losses, suspect, expires_at, user_id
 ),
 -- One run at a time of the others: the unique index lets only one in.
 alone as (
@@ -40,7 +40,7 @@ alone as (
     where overlap is not null
     order by due_at
     on conflict (job_id) where overlap is not null do nothing
-    returning claim_id, job_id, scheduled_at, due_at, task_key, attempt, losses, suspect, expires_at, user_id
+    returning claim_id, job_id, scheduled_at, due_at, task_key, priority, attempt, losses, suspect, expires_at, user_id
 ),
 -- A run of the same job is not over. An occurrence that is due is left out; what must or can wait goes back.
 kept_out as (
@@ -69,7 +69,7 @@ mine as (
 )
 -- Parameters as text: the worker decodes them row by row, so that one unreadable row cannot spoil the batch.
 select mine.claim_id, mine.job_id, extract(epoch from mine.due_at)::float8, (extract(epoch from mine.scheduled_at) * 1000000)::int8,
-       mine.task_key, mine.attempt, mine.losses, mine.suspect, extract(epoch from mine.expires_at)::float8, mine.user_id,
+       mine.task_key, mine.priority, mine.attempt, mine.losses, mine.suspect, extract(epoch from mine.expires_at)::float8, mine.user_id,
        jobs.parameters::text, jobs.max_retries, jobs.timeout_s
 from mine
 left join pgtick.jobs using (job_id)

@@ -1,4 +1,5 @@
--- Makes occurrences pending and moves their schedules on, in one statement: each occurrence is made exactly once.
+-- Makes occurrences pending, records those left out, and moves the schedules on, in one statement: each occurrence is
+-- made exactly once.
 with
 moved as (
     update pgtick.schedules s
@@ -10,6 +11,13 @@ moved as (
 -- A one-off that stood beyond the partitions has no further occurrence.
 ended as (
     delete from pgtick.schedules s where s.job_id = any (%(ended)s::uuid[])
+),
+left_out as (
+    insert into pgtick.finished_executions (job_id, scheduled_at, user_id, task_key, status, attempt, due_at, finished_at, skipped, error)
+    select d.job_id, d.scheduled_at, d.user_id, d.task_key, 'SKIPPED', 0, d.scheduled_at, now(), d.skipped, d.reason
+    from unnest(%(skipped_jobs)s::uuid[], %(skipped_ats)s::timestamptz[], %(skipped_user_ids)s::text[], %(skipped_task_keys)s::int4[],
+        %(skipped_reasons)s::text[], %(skipped_counts)s::int4[]) as d (job_id, scheduled_at, user_id, task_key, reason, skipped)
+    on conflict do nothing
 )
 insert into pgtick.pending_executions (job_id, scheduled_at, due_at, user_id, task_key, priority, overlap, expires_at)
 select * from unnest(%(of_jobs)s::uuid[], %(scheduled_ats)s::timestamptz[], %(due_ats)s::timestamptz[], %(user_ids)s::text[], %(task_keys)s::int4[],

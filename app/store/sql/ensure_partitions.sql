@@ -1,0 +1,2 @@
+-- Makes the partitions of the coming hours.
+select pgtick.ensure_partitions(%(runway)s)

@@ -1,0 +1,39 @@
+"""`python -m workers`: one worker process."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+
+import uvloop
+
+from app import logs
+from app.errors import SettingsError
+from app.settings import Settings
+from workers.process import Worker
+
+
+def main() -> None:
+    try:
+        settings = Settings.from_environment()
+        if not settings.database_url:
+            raise SettingsError(["DATABASE_URL: is not set"])
+    except SettingsError as error:
+        sys.exit("\n".join(error.faults))
+    logs.set_up(settings)
+    sys.path.insert(0, os.getcwd())  # task modules beside the program, as `python -m` would find them
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(work(settings))
+        # A thread that did not listen to its cancellation must not keep the process: its execution was handed back.
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(0)
+
+
+async def work(settings: Settings) -> None:
+    await Worker(settings).run()
+
+
+if __name__ == "__main__":
+    main()

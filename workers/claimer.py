@@ -1,0 +1,142 @@
+"""Claims due executions, as many as there are free places, a little ahead of their time."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from app.clock import Clock
+from app.settings import Settings
+from app.store import queries
+from workers.execution import DUE_AT, PRIORITY, TASK_KEY, Execution
+from workers.loop import Link
+from workers.slots import Slots
+
+LARGEST_CLAIM = 1000
+BEGINNING = datetime(2000, 1, 1, tzinfo=UTC)
+LANES = (1, 2, 3, 4)
+FLOOR_MARGIN_S = 5.0
+BACKLOG_S = 2.0
+
+
+@dataclass
+class Scan:
+    """Where one pool's next claim begins, for each priority.
+
+    A floor is the oldest due time that can still be waiting: dead index entries behind it cost nothing, even while an
+    old snapshot keeps VACUUM from removing them. A sweep begins at the beginning again, for what came in behind the
+    floor.
+    """
+
+    floors: list[datetime] = field(default_factory=lambda: [BEGINNING] * len(LANES))
+    swept_at: float = float("-inf")
+    sweep_pause_s: float = 0.0
+    backlog: bool = False
+    fresh_first: bool = False
+
+    def lower(self, due: datetime) -> None:
+        self.floors = [min(floor, due) for floor in self.floors]
+
+    def seen(self, rows: Sequence[Any], now: float, *, full: bool) -> None:
+        """Moves the floors to where the claim that returned these rows has left nothing behind."""
+        last_lane = max((row[PRIORITY] for row in rows), default=LANES[0]) if full else LANES[-1]
+        for lane in LANES[:last_lane]:
+            oldest = min((row[DUE_AT] for row in rows if row[PRIORITY] == lane), default=now)
+            if not (full and lane == last_lane):
+                oldest = min(oldest, now)
+            self.floors[lane - 1] = datetime.fromtimestamp(oldest - FLOOR_MARGIN_S, UTC)
+        self.backlog = full and min(row[DUE_AT] for row in rows) < now - BACKLOG_S
+
+
+class Claimer:
+    """One claim a pool and tick. A full claim is followed by the next at once; an empty one by a pause."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        clock: Clock,
+        link: Link,
+        slots: list[Slots],
+        worker_id: int,
+        take: Callable[[list[Execution]], None],
+    ) -> None:
+        self._settings = settings
+        self._clock = clock
+        self._link = link
+        self._slots = slots
+        self._worker_id = worker_id
+        self._take = take
+        self._scans = {places.pool: Scan() for places in slots}
+        self.claim_s = 0.0
+        self.starved = False
+        """Whether the last tick found no free place: the next one that gets free is worth a wake-up."""
+
+    def lower_floor(self, due_at: float) -> None:
+        """Somebody says that an execution is due at that time."""
+        for scan in self._scans.values():
+            scan.lower(datetime.fromtimestamp(due_at, UTC))
+
+    def sweep_now(self) -> None:
+        """The next claims look at everything: wake-ups may have been missed."""
+        for scan in self._scans.values():
+            scan.swept_at = float("-inf")
+
+    async def tick(self) -> float:
+        """Claims once for each pool with free places; returns the pause until the next claims in seconds."""
+        again = found = self.starved = False
+        for places in self._slots:
+            wanted = min(places.free, LARGEST_CLAIM)
+            if not places.tasks:
+                continue
+            if wanted == 0:
+                self.starved = True
+                continue
+            claimed = await self._claim(places, self._scans[places.pool], wanted)
+            again = again or claimed == wanted
+            found = found or claimed > 0
+            self.starved = self.starved or places.free == 0
+        if again and not self.starved:
+            return 0.0
+        # What comes due within the time claimed ahead must be seen before it is due.
+        return min(self._settings.poll_s, self._settings.claim_ahead_s / 4) if found else self._settings.poll_s * 0.8
+
+    async def _claim(self, places: Slots, scan: Scan, wanted: int) -> int:
+        now = self._clock.now()
+        started = time.monotonic()
+        # Behind a backlog what is due right now must not starve: every other claim takes the fresh ones first.
+        scan.fresh_first = scan.backlog and not scan.fresh_first
+        sweeping = not scan.fresh_first and started - scan.swept_at >= scan.sweep_pause_s
+        if sweeping:
+            scan.lower(BEGINNING)
+        floors = scan.floors
+        if scan.fresh_first:
+            floors = [max(floor, datetime.fromtimestamp(now - BACKLOG_S, UTC)) for floor in floors]
+        connection = await self._link.connection()
+        cursor = connection.cursor(binary=True)
+        await cursor.execute(
+            queries.claim_due,
+            {
+                "floor": min(floors),
+                "floors": floors,
+                "until": datetime.fromtimestamp(now + self._settings.claim_ahead_s, UTC),
+                "task_keys": places.task_keys,
+                "n": wanted,
+                "worker_id": self._worker_id,
+                "lease": timedelta(seconds=self._settings.lease_s),
+            },
+        )
+        rows = await cursor.fetchall()
+        self.claim_s = time.monotonic() - started
+        if not scan.fresh_first:
+            scan.seen(rows, now, full=len(rows) == wanted)
+        if sweeping:
+            # A costly sweep is not repeated soon.
+            scan.swept_at = started
+            scan.sweep_pause_s = min(self._settings.sweep_s, max(1.0, 50 * self.claim_s))
+        if rows:
+            self._take([Execution(row, places.tasks[row[TASK_KEY]], now) for row in rows])
+        # After the fresh ones, the backlog's turn comes at once.
+        return wanted if scan.fresh_first else len(rows)

@@ -1,0 +1,90 @@
+"""Listens for wake-ups, and notices when it has gone deaf."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from contextlib import aclosing
+from typing import Any
+
+import psycopg
+
+from app.events import emit
+from app.store import channel
+from workers.loop import Link
+
+ECHO_PAUSE_S = 5.0
+ECHO_LIMIT_S = 2.0
+
+
+class Listener:
+    """Passes notifications on. Every few seconds it sends itself one: silence means that its connection is no use."""
+
+    def __init__(
+        self,
+        link: Link,
+        worker_id: int,
+        on_due: Callable[[float | None], None],
+        on_cancel: Callable[[list[int]], None],
+        on_connect: Callable[[], None],
+    ) -> None:
+        self._link = link
+        self._echo = f"pgtick_echo_{worker_id}"
+        self._on_due = on_due
+        self._on_cancel = on_cancel
+        self._on_connect = on_connect
+        self._listening: psycopg.AsyncConnection[Any] | None = None
+        self.deaf = False
+
+    async def tick(self) -> float:
+        connection = await self._link.connection()
+        if connection is not self._listening:
+            for name in (channel.DUE, channel.CANCEL, self._echo):
+                await connection.execute(f"listen {name}")
+            self._listening = connection
+            heard = await self._hears_itself(connection)
+            self._on_connect()
+            if not heard:
+                return self._give_up()
+        await self._listen(connection, ECHO_PAUSE_S)
+        if not await self._hears_itself(connection):
+            return self._give_up()
+        if self.deaf:
+            self.deaf = False
+            emit("listener_recovered")
+        return 0.0
+
+    async def _hears_itself(self, connection: psycopg.AsyncConnection[Any]) -> bool:
+        await connection.execute("select pg_notify(%s, '')", [self._echo])
+        deadline = time.monotonic() + ECHO_LIMIT_S
+        heard = False
+        while not heard and (remaining := deadline - time.monotonic()) > 0:
+            # Ends after one packet, so that what came along with the echo is passed on, too.
+            heard = await self._listen(connection, remaining, stop_after=1)
+        return heard
+
+    def _give_up(self) -> float:
+        """LISTEN does not work here (a transaction pooler, most likely): polling goes on, and this tries again later."""
+        self._listening = None
+        if not self.deaf:
+            self.deaf = True
+            emit(
+                "listener_lost",
+                advice="set PGTICK_LISTEN_DATABASE_URL to a direct address; until then jobs are found by polling",
+            )
+        return 30.0
+
+    async def _listen(
+        self, connection: psycopg.AsyncConnection[Any], seconds: float, stop_after: int | None = None
+    ) -> bool:
+        """Passes on what comes within that time; returns whether the echo was among it."""
+        heard = False
+        async with aclosing(connection.notifies(timeout=seconds, stop_after=stop_after)) as notifications:
+            async for notification in notifications:
+                if notification.channel == channel.DUE:
+                    self._on_due(int(notification.payload) / 1e6 if notification.payload.isdecimal() else None)
+                elif notification.channel == channel.CANCEL:
+                    self._on_cancel([int(part) for part in notification.payload.split(",") if part.isdecimal()])
+                elif notification.channel == self._echo:
+                    heard = True
+        return heard

@@ -1,0 +1,107 @@
+"""The one loop that all of a worker's loops are: tick, sleep as long as the tick says, survive every database error."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import psycopg
+
+from app.events import emit
+from app.store.connections import conninfo, is_retryable
+
+FIRST_BACKOFF_S = 0.05
+LONGEST_BACKOFF_S = 2.0
+
+
+class Link:
+    """One connection for one loop, opened when needed and replaced when broken."""
+
+    def __init__(self, name: str, url: str, options: str = "") -> None:
+        self._conninfo = conninfo(url, application_name=f"pgtick {name}", **({"options": options} if options else {}))
+        self._connection: psycopg.AsyncConnection[Any] | None = None
+
+    async def connection(self) -> psycopg.AsyncConnection[Any]:
+        if self._connection is None or self._connection.closed:
+            # No named prepared statements: each execution is planned for its own partitions anyway, and behind a
+            # transaction pooler they would be missing.
+            self._connection = await psycopg.AsyncConnection.connect(
+                self._conninfo, autocommit=True, prepare_threshold=None
+            )
+        return self._connection
+
+    async def close(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            await connection.close()
+
+
+class Loop:
+    """Runs `tick` until stopped. A tick returns the seconds to sleep; `wake()` ends that sleep, or the next one."""
+
+    def __init__(self, name: str, tick: Callable[[], Awaitable[float]], link: Link, *, limit_s: float = 15.0) -> None:
+        self.name = name
+        self._tick = tick
+        self._link = link
+        self._limit_s = limit_s
+        self._woken = asyncio.Event()
+        self._stopping = False
+        self._failures = 0
+        self.beat = time.monotonic()
+        self.problem: str | None = None
+
+    def wake(self) -> None:
+        self._woken.set()
+
+    def stop(self) -> None:
+        """Ends the loop after the tick under way."""
+        self._stopping = True
+        self._woken.set()
+
+    async def run(self) -> None:
+        while not self._stopping:
+            self._woken.clear()
+            pause = await self._guarded_tick()
+            if pause <= 0:
+                await asyncio.sleep(0)  # others get their turn
+            elif not self._woken.is_set():
+                try:
+                    async with asyncio.timeout(pause):
+                        await self._woken.wait()
+                except TimeoutError:
+                    pass
+        await self._link.close()
+
+    async def _guarded_tick(self) -> float:
+        try:
+            # A server that hangs must not hang the loop: its connection is given up.
+            async with asyncio.timeout(self._limit_s):
+                pause: float = await self._tick()
+        except Exception as error:
+            await self._failed(error)
+            self._failures += 1
+            longest = min(LONGEST_BACKOFF_S, FIRST_BACKOFF_S * 2.0 ** min(self._failures, 10))
+            return longest * random.uniform(0.5, 1.0)
+        if self._failures:
+            emit("loop_recovered", loop=self.name, failures=self._failures)
+        self._failures = 0
+        self.problem = None
+        self.beat = time.monotonic()
+        return pause
+
+    async def _failed(self, error: Exception) -> None:
+        self.problem = f"{type(error).__name__}: {error}".strip()
+        if is_retryable(error):
+            if self._failures == 0:
+                emit("database_unavailable", loop=self.name, error=error)
+            self.beat = time.monotonic()  # waiting for the database is healthy
+        else:
+            emit("loop_failed", loop=self.name, error=error)
+        try:
+            async with asyncio.timeout(1):
+                await self._link.close()
+        except Exception as close_error:
+            emit("close_failed", loop=self.name, error=close_error)

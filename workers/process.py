@@ -1,0 +1,310 @@
+"""One worker process: registers, starts its loops, and drains when it is told to stop."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+import time
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+from app.clock import Clock, clock
+from app.events import emit
+from app.settings import Settings
+from app.store import queries
+from app.store.connections import HOT_OPTIONS, is_retryable
+from workers import health
+from workers.claimer import Claimer
+from workers.janitor import Janitor
+from workers.leases import LeaseKeeper
+from workers.listener import Listener
+from workers.loop import Link, Loop
+from workers.notify_socket import notify, watchdog_pause_s
+from workers.planner import Planner
+from workers.registry import Task, load
+from workers.reporter import Reporter
+from workers.runner import Runner
+from workers.slots import Slots
+
+GATHER_S = 0.002
+"""How long freed places are gathered before the next claim, so that claims of one row each stay rare."""
+HEALTHY_S = 30.0
+"""A loop that has not come round for so long is not healthy."""
+
+
+class Worker:
+    """Claims, runs and reports until SIGTERM or SIGINT. All workers are equal; any of them may die at any time."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.clock: Clock = clock
+        self.name = f"{socket.gethostname()}:{os.getpid()}"
+        self.state = "RUNNING"
+        self.worker_id = 0
+        self._stop_asked = asyncio.Event()
+        self._hurry = asyncio.Event()
+        self._claims_made = 0
+
+    async def run(self) -> None:
+        tasks = load(self.settings.task_modules)
+        await self._register(tasks)
+        self._assemble()
+        self._start()
+        try:
+            await self._stop_asked.wait()
+        finally:
+            await self._drain()
+
+    # ── starting ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def _register(self, tasks: dict[str, Task]) -> None:
+        """Makes tasks and worker known, waiting for a database that is not there yet."""
+        link = Link("start", self.settings.database_url)
+        while True:
+            try:
+                await self._register_once(link, tasks)
+                break
+            except Exception as error:
+                await link.close()
+                if not is_retryable(error) or self._stop_asked.is_set():
+                    raise
+                emit("database_unavailable", loop="start", error=error)
+                notify(STATUS=f"waiting for the database: {error}".replace("\n", " "))
+                await asyncio.sleep(1)
+        await link.close()
+
+    async def _register_once(self, link: Link, tasks: dict[str, Task]) -> None:
+        connection = await link.connection()
+        sent = time.monotonic()
+        row = await (await connection.execute("select extract(epoch from clock_timestamp())::float8")).fetchone()
+        assert row is not None
+        self.clock.observe(row[0], sent, time.monotonic())
+        every = list(tasks.values())
+        cursor = await connection.execute(
+            queries.register_tasks,
+            {
+                "task_ids": [t.task_id for t in every],
+                "targets": [t.target for t in every],
+                "descriptions": [t.description for t in every],
+                "queues": [t.queue for t in every],
+                "priorities": [t.priority for t in every],
+                "max_retries": [t.max_retries for t in every],
+                "backoff_bases": [t.backoff.base_s for t in every],
+                "backoff_factors": [t.backoff.factor for t in every],
+                "backoff_caps": [t.backoff.cap_s for t in every],
+                "timeouts": [t.timeout for t in every],
+                "options": ["{}" for _ in every],
+            },
+        )
+        keys = dict(await cursor.fetchall())
+        limits = {
+            "async": self.settings.concurrency,
+            "thread": self.settings.threads,
+            "process": self.settings.processes,
+        }
+        self.slots = [
+            Slots(pool, limits[pool], {keys[t.task_id]: t for t in every if t.pool == pool and self._serves(t)})
+            for pool in ("async", "thread", "process")
+        ]
+        self.task_keys = [key for places in self.slots for key in places.task_keys]
+        registered = await connection.execute(queries.register_worker, self._facts())
+        row = await registered.fetchone()
+        assert row is not None
+        self.worker_id = row[0]
+        emit("worker_started", worker_id=self.worker_id, name=self.name, tasks=",".join(sorted(tasks)))
+
+    def _serves(self, task: Task) -> bool:
+        return not self.settings.queues or task.queue in self.settings.queues
+
+    def _facts(self) -> dict[str, Any]:
+        return {
+            "worker_id": self.worker_id,
+            "name": self.name,
+            "state": self.state,
+            "running": self.runner.running if self.worker_id else 0,
+            "capacity": sum(places.capacity for places in self.slots if places.tasks),
+            "task_keys": self.task_keys,
+            "queues": list(self.settings.queues) or None,
+            "version": _version(),
+        }
+
+    def _assemble(self) -> None:
+        settings, url = self.settings, self.settings.database_url
+        loop = asyncio.get_running_loop()
+        links = {
+            "claims": Link("claims", url, HOT_OPTIONS + " -c synchronous_commit=off"),
+            "reports": Link("reports", url, HOT_OPTIONS),
+            "listener": Link("listener", settings.listen_database_url or url),
+            "planner": Link("planner", url, HOT_OPTIONS),
+            "janitor": Link("janitor", url),
+        }
+        self.runner = Runner(
+            settings, self.clock, self.slots, lambda e, o: self.reporter.add(e, o), lambda: self._on_free()
+        )
+        self.reporter = Reporter(
+            settings,
+            self.clock,
+            links["reports"],
+            self.worker_id,
+            self.runner.claims,
+            lambda: self.loops["reports"].wake(),
+        )
+        self.claimer = Claimer(settings, self.clock, links["claims"], self.slots, self.worker_id, self.runner.take)
+        self.planner = Planner(settings, self.clock, links["planner"], self._on_planned)
+        self.janitor = Janitor(settings, links["janitor"], self._on_recovered)
+        self.listener = Listener(
+            links["listener"], self.worker_id, self._on_due, self.runner.cancel, self._on_listening
+        )
+        self.keeper = LeaseKeeper(
+            settings,
+            self.clock,
+            self.runner.claims,
+            self._facts,
+            on_lost=lambda ids: loop.call_soon_threadsafe(self.runner.lose, ids),
+            on_cancel=lambda ids: loop.call_soon_threadsafe(self.runner.cancel, ids),
+            on_drain=lambda: loop.call_soon_threadsafe(self.stop),
+        )
+        ticks = {
+            "claims": self.claimer.tick,
+            "reports": self.reporter.tick,
+            "listener": self.listener.tick,
+            "planner": self.planner.tick,
+            "janitor": self.janitor.tick,
+        }
+        self.loops = {name: Loop(name, tick, links[name]) for name, tick in ticks.items()}
+
+    def _start(self) -> None:
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self.stop)
+        self.keeper.start()
+        self._running = {name: loop.create_task(each.run(), name=name) for name, each in self.loops.items()}
+        self._minder = loop.create_task(self._mind(), name="minder")
+
+    # ── what the loops tell each other ───────────────────────────────────────────────────────────────────────────────
+
+    def _on_due(self, due_at: float | None) -> None:
+        if due_at is None:
+            self.claimer.sweep_now()
+        else:
+            self.claimer.lower_floor(due_at)
+        self.loops["claims"].wake()
+        self.loops["planner"].wake()
+
+    def _on_planned(self, earliest: float) -> None:
+        if earliest < self.clock.now() + self.settings.claim_ahead_s:
+            self.claimer.lower_floor(earliest)
+            self.loops["claims"].wake()
+
+    def _on_recovered(self) -> None:
+        self.loops["claims"].wake()
+
+    def _on_listening(self) -> None:
+        self.claimer.sweep_now()
+        self.loops["claims"].wake()
+
+    def _on_free(self) -> None:
+        """A place is free again, and claims wait for one."""
+        if not self.claimer.starved:
+            return
+        self.claimer.starved = False
+        asyncio.get_running_loop().call_later(GATHER_S, self.loops["claims"].wake)
+
+    # ── health ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def _mind(self) -> None:
+        """Tells systemd how things are, frees the lease keeper when it hangs, and serves /healthz."""
+        server = await health.serve(self.settings.health_port, self.health) if self.settings.health_port else None
+        try:
+            ready = False
+            while True:
+                self.keeper.free_if_hung()
+                facts = self.health()
+                if facts["ok"]:
+                    notify(
+                        WATCHDOG="1",
+                        STATUS=f"{self.state.lower()}: {self.runner.running} executions running",
+                        **({} if ready else {"READY": "1"}),
+                    )
+                    ready = True
+                await asyncio.sleep(min(1.0, watchdog_pause_s() or 1.0))
+        finally:
+            if server is not None:
+                server.close()
+
+    def health(self) -> dict[str, Any]:
+        """The state of each loop; `ok` while every loop comes round and the database is there."""
+        now = time.monotonic()
+        beating: dict[str, Loop | LeaseKeeper] = {**self.loops, "leases": self.keeper}
+        loops = {
+            name: {"ok": now - each.beat < HEALTHY_S, "seconds_ago": round(now - each.beat, 1), "problem": each.problem}
+            for name, each in beating.items()
+        }
+        return {
+            "ok": all(each["ok"] for each in loops.values()),
+            "worker_id": self.worker_id,
+            "state": self.state,
+            "running": self.runner.running,
+            "unreported": self.reporter.backlog,
+            "listening": not self.listener.deaf,
+            "loops": loops,
+        }
+
+    # ── stopping ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def stop(self) -> None:
+        """Asks the worker to drain; asked a second time, it does not wait for running executions."""
+        if self._stop_asked.is_set():
+            self._hurry.set()
+        self._stop_asked.set()
+
+    async def _drain(self) -> None:
+        emit("worker_draining", worker_id=self.worker_id, running=self.runner.running)
+        notify(STOPPING="1", STATUS=f"draining: {self.runner.running} executions running")
+        self.state = "DRAINING"
+        for name in ("claims", "planner"):
+            self.loops[name].stop()
+        await self._running["claims"]
+        self.runner.release_waiting()
+        self.loops["reports"].wake()
+        await self._until_idle(self.settings.drain_s)
+        if self.runner.busy:
+            emit("drain_deadline", worker_id=self.worker_id, running=self.runner.running)
+            self.runner.release_running()
+            self._hurry.clear()
+            await self._until_idle(5.0)
+        await self._until_reported(10.0)
+        for each in self.loops.values():
+            each.stop()
+        for name in ("listener", "planner", "janitor"):
+            self._running[name].cancel()
+        self._minder.cancel()
+        await asyncio.gather(*self._running.values(), self._minder, return_exceptions=True)
+        self.state = "STOPPED"
+        await asyncio.to_thread(self.keeper.stop)
+        emit("worker_stopped", worker_id=self.worker_id)
+
+    async def _until_idle(self, seconds: float) -> None:
+        deadline = time.monotonic() + seconds
+        while self.runner.busy and time.monotonic() < deadline and not self._hurry.is_set():
+            await asyncio.sleep(0.02)
+
+    async def _until_reported(self, seconds: float) -> None:
+        deadline = time.monotonic() + seconds
+        while self.reporter.backlog and time.monotonic() < deadline:
+            self.loops["reports"].wake()
+            await asyncio.sleep(0.02)
+        if not self.reporter.backlog:
+            try:
+                await self.reporter.store_stats()
+            except Exception as error:
+                emit("stats_lost", error=error)
+
+
+def _version() -> str:
+    try:
+        return version("pgtick")
+    except PackageNotFoundError:
+        return "0"

@@ -1,0 +1,102 @@
+"""The tasks this worker knows: functions registered under a task_id, with how they are to be run.
+
+    @task("send_email", max_retries=3, timeout=30)
+    async def send_email(to: str, subject: str) -> None: ...
+
+A job's parameters become keyword arguments. Async functions run on the event loop and must not block it; plain functions
+run in threads; `isolation="process"` runs either kind in a child process of its own.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeVar
+
+from app.domain.retry import Backoff
+from app.errors import PgtickError
+
+Pool = Literal["async", "thread", "process"]
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True)
+class Task:
+    """A registered function and its policy. `timeout` is in seconds; `task_key` is known once the database knows the task."""
+
+    task_id: str
+    function: Callable[..., Any]
+    pool: Pool
+    module: str
+    queue: str = "default"
+    priority: int = 2
+    max_retries: int = 3
+    backoff: Backoff = field(default_factory=Backoff)
+    timeout: float | None = None
+
+    @property
+    def target(self) -> str:
+        return f"{self.function.__module__}:{self.function.__qualname__}"
+
+    @property
+    def description(self) -> str | None:
+        return (inspect.getdoc(self.function) or "").partition("\n")[0] or None
+
+
+class DuplicateTask(PgtickError):
+    """Two different functions under one task_id."""
+
+
+registered: dict[str, Task] = {}
+
+
+def task(
+    task_id: str,
+    *,
+    queue: str = "default",
+    priority: int = 2,
+    max_retries: int = 3,
+    timeout: float | None = None,
+    backoff: Backoff | None = None,
+    isolation: Literal["process"] | None = None,
+) -> Callable[[Function], Function]:
+    """Registers the decorated function as a task; the function itself is returned unchanged.
+
+    `priority` is 1 (first) to 4; `timeout` in seconds, none by default; 1 + `max_retries` attempts in all.
+    """
+    if not 1 <= priority <= 4:
+        raise ValueError(f"priority of task {task_id!r}: must be 1 (first) to 4, not {priority}")
+    if not 0 <= max_retries <= 1000:
+        raise ValueError(f"max_retries of task {task_id!r}: must be 0 to 1000, not {max_retries}")
+    if timeout is not None and timeout <= 0:
+        raise ValueError(f"timeout of task {task_id!r}: must be greater than 0, not {timeout}")
+
+    def register(function: Function) -> Function:
+        pool: Pool = isolation or ("async" if inspect.iscoroutinefunction(function) else "thread")
+        new = Task(
+            task_id=task_id,
+            function=function,
+            pool=pool,
+            module=function.__module__,
+            queue=queue,
+            priority=priority,
+            max_retries=max_retries,
+            backoff=backoff or Backoff(),
+            timeout=timeout,
+        )
+        old = registered.get(task_id)
+        if old is not None and old.target != new.target:
+            raise DuplicateTask(f"task {task_id!r} is registered by {old.target} and by {new.target}")
+        registered[task_id] = new
+        return function
+
+    return register
+
+
+def load(modules: Iterable[str]) -> dict[str, Task]:
+    """Imports the modules and returns every task registered by then, by task_id."""
+    for module in modules:
+        importlib.import_module(module)
+    return dict(registered)
