@@ -35,7 +35,7 @@ class Clock:
         bound = received - sent
         # At `received` the database's clock stood at database_time or later.
         offset = database_time - received
-        # A tight old reading is better than a loose new one, until drift or a step of the database's clock outweighs it.
+        # A tight old reading beats a loose new one, until drift or a step of the database's clock outweighs it.
         stale = received - self._observed > 30.0
         stepped = not (self._offset - 0.05 - bound <= offset <= self._offset + 0.05 + self._bound)
         if bound <= self._bound * 1.5 or stale or stepped:

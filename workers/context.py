@@ -13,10 +13,10 @@ _current: ContextVar[Context] = ContextVar("execution")
 class Context:
     """One attempt of one execution.
 
-    `execution_id` stays the same over all attempts: use it as the idempotency key of side effects. `attempt` counts from
-    1. `scheduled_at` and `deadline` are seconds since the epoch on the database's clock; `deadline` is None without a
-    timeout. `cancelled` is set when the attempt should stop (cancelled, timed out, lease lost): plain functions that run
-    long should look at it now and then.
+    `execution_id` stays the same over all attempts: use it as the idempotency key of side effects. `attempt` counts
+    from 1. `scheduled_at` and `deadline` are seconds since the epoch on the database's clock; `deadline` is None
+    without a timeout. `cancelled` is set when the attempt should stop (cancelled, timed out, lease lost): plain
+    functions that run long should look at it now and then.
     """
 
     execution_id: str

@@ -18,8 +18,13 @@ async def serve(port: int, report: Callable[[], dict[str, Any]]) -> asyncio.Serv
                 facts = report()
                 body = json.dumps(facts).encode()
                 status = "200 OK" if facts["ok"] else "503 Service Unavailable"
-                head = f"HTTP/1.1 {status}\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n"
-                writer.write(head.encode() + body)
+                head = [
+                    f"HTTP/1.1 {status}",
+                    "Content-Type: application/json",
+                    f"Content-Length: {len(body)}",
+                    "Connection: close",
+                ]
+                writer.write("\r\n".join([*head, "", ""]).encode() + body)
                 await writer.drain()
         except (TimeoutError, OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
             pass  # a client that does not ask properly gets no answer

@@ -44,8 +44,8 @@ class Planner:
         horizon = timedelta(seconds=self._settings.horizon_s)
         connection = await self._link.connection()
         async with connection.transaction():
-            # A schedule is taken up halfway into the horizon and planned to its end: frequent ones move on once for many
-            # occurrences.
+            # A schedule is taken up halfway into the horizon and planned to its end: frequent ones move on once for
+            # many occurrences.
             cursor = await connection.execute(queries.select_schedules, {"until": now + horizon / 2, "n": BATCH})
             schedules = await cursor.fetchall()
             if not schedules:

@@ -3,8 +3,8 @@
     @task("send_email", max_retries=3, timeout=30)
     async def send_email(to: str, subject: str) -> None: ...
 
-A job's parameters become keyword arguments. Async functions run on the event loop and must not block it; plain functions
-run in threads; `isolation="process"` runs either kind in a child process of its own.
+A job's parameters become keyword arguments. Async functions run on the event loop and must not block it; plain
+functions run in threads; `isolation="process"` runs either kind in a child process of its own.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 @dataclass(frozen=True)
 class Task:
-    """A registered function and its policy. `timeout` is in seconds; `task_key` is known once the database knows the task."""
+    """A registered function and its policy; `timeout` is in seconds."""
 
     task_id: str
     function: Callable[..., Any]

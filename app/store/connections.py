@@ -73,5 +73,12 @@ def connect(url: str | None = None, **overrides: Any) -> psycopg.Connection[Any]
 
 @functools.cache
 def engine() -> Engine:
-    """SQLAlchemy's engine, for migrations and the dynamic search only; it keeps no connections."""
-    return create_engine("postgresql+psycopg://", creator=lambda: psycopg.connect(conninfo()), poolclass=NullPool)
+    """SQLAlchemy's engine, for migrations; it keeps no connections.
+
+    Its search_path is plain: where a role is named like our schema, SQLAlchemy would take that for the default one and
+    compare tables under other names.
+    """
+    options = "-c search_path=public"
+    return create_engine(
+        "postgresql+psycopg://", creator=lambda: psycopg.connect(conninfo(options=options)), poolclass=NullPool
+    )

@@ -5,6 +5,7 @@ Revises: none
 """
 
 from pathlib import Path
+from typing import Any
 
 from alembic import op
 
@@ -15,7 +16,9 @@ depends_on = None
 
 
 def upgrade() -> None:
-    op.get_bind().connection.driver_connection.execute(Path(__file__).with_suffix(".sql").read_bytes())
+    # Through the driver itself: the file is SQL as psql would read it, with no placeholders.
+    driver: Any = op.get_bind().connection.driver_connection
+    driver.execute(Path(__file__).with_suffix(".sql").read_bytes())
     op.execute(
         """
         insert into pgtick.partition_windows (parent, from_at, until_at, step)
@@ -36,7 +39,8 @@ def downgrade() -> None:
         begin
             for object in
                 select format('table pgtick.%I', relname) from pg_class
-                where relnamespace = 'pgtick'::regnamespace and relkind in ('r', 'p') and not relispartition and relname <> 'alembic_version'
+                where relnamespace = 'pgtick'::regnamespace and relkind in ('r', 'p') and not relispartition
+                  and relname <> 'alembic_version'
                 union all
                 select 'routine ' || oid::regprocedure from pg_proc where pronamespace = 'pgtick'::regnamespace
             loop

@@ -66,9 +66,13 @@ def running_server() -> Iterator[Server]:
 
 def migrate(dsn: str) -> None:
     """Bring a database to the newest schema, the way people do: with the alembic command."""
-    command = [sys.executable, "-m", "alembic", "upgrade", "head"]
+    alembic(dsn, "upgrade", "head")
+
+
+def alembic(dsn: str, *arguments: str) -> None:
+    """Run the alembic command on a database; its output is shown when it fails."""
     done = subprocess.run(
-        command,
+        [sys.executable, "-m", "alembic", *arguments],
         cwd=CHECKOUT,
         env=os.environ | {"DATABASE_URL": dsn},
         text=True,

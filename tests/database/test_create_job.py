@@ -1,0 +1,110 @@
+"""pgtick.create_job: from psql and inside a user's own transaction."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import psycopg
+import pytest
+
+Connection = psycopg.Connection[Any]
+
+
+@pytest.fixture(autouse=True)
+def task(connection: Connection) -> None:
+    connection.execute("insert into pgtick.tasks (task_id, target) values ('send_email', 'mail:send')")
+
+
+def statuses(connection: Connection, job_id: object) -> list[tuple[Any, ...]]:
+    return connection.execute("select status from pgtick.executions where job_id = %s", [job_id]).fetchall()
+
+
+def create(connection: Connection, *arguments: object) -> Any:
+    places = ", ".join(["%s"] * len(arguments))
+    row = connection.execute(f"select pgtick.create_job({places})", arguments).fetchone()
+    assert row is not None
+    return row[0]
+
+
+def test_a_job_for_now_is_pending_and_due(connection: Connection) -> None:
+    job_id = create(connection, "send_email", "now", '{"to": "john@example.com"}')
+    row = connection.execute(
+        "select due_at <= now(), task_key from pgtick.pending_executions where job_id = %s", [job_id]
+    )
+    assert row.fetchone() == (True, 1)
+
+
+def test_a_rolled_back_transaction_leaves_no_job(dsn: str, connection: Connection) -> None:
+    with psycopg.connect(dsn) as own:
+        job_id = create(own, "send_email")
+        own.rollback()
+    assert statuses(connection, job_id) == []
+    assert connection.execute("select count(*) from pgtick.jobs").fetchone() == (0,)
+
+
+def test_waiting_workers_hear_of_it_at_commit(dsn: str, connection: Connection) -> None:
+    connection.execute("listen pgtick_due")
+    with psycopg.connect(dsn) as own:
+        create(own, "send_email")
+        assert list(connection.notifies(timeout=0.1)) == []
+        own.commit()
+    assert [n.channel for n in connection.notifies(timeout=5, stop_after=1)] == ["pgtick_due"]
+
+
+@pytest.mark.parametrize("days", [1, 3, 400])
+def test_a_job_however_far_ahead_is_pending(connection: Connection, days: int) -> None:
+    at = connection.execute("select to_char(now() + %s * interval '1 day', 'YYYY-MM-DD\"T\"HH24:MI:SS\"Z\"')", [days])
+    job_id = create(connection, "send_email", (at.fetchone() or [None])[0])
+    assert statuses(connection, job_id) == [("PENDING",)]
+
+
+@pytest.mark.parametrize("date", ["1970-01-01T00:00:00Z", "2020-02-29T12:00:00+05:30"])
+def test_a_date_in_the_past_runs_now(connection: Connection, date: str) -> None:
+    job_id = create(connection, "send_email", date)
+    row = connection.execute("select due_at = now() or now() - due_at < interval '5 s' from pgtick.pending_executions")
+    assert row.fetchone() == (True,)
+    assert statuses(connection, job_id) == [("PENDING",)]
+
+
+def test_a_time_exactly_between_two_partitions_belongs_to_the_later(connection: Connection) -> None:
+    boundary = connection.execute(
+        "select to_char(date_trunc('hour', now()) + interval '1 hour', 'YYYY-MM-DD\"T\"HH24:MI:SS\"Z\"')"
+    )
+    job_id = create(connection, "send_email", (boundary.fetchone() or [None])[0])
+    assert statuses(connection, job_id) == [("PENDING",)]
+
+
+def test_partitions_that_nobody_made_are_made(connection: Connection) -> None:
+    for (name,) in connection.execute("select partition from pgtick.partitions").fetchall():
+        connection.execute(f"drop table pgtick.{name}")
+    connection.execute(
+        "update pgtick.partition_windows set from_at = now() - interval '40 days', until_at = now() - interval '3 days'"
+    )
+    job_id = create(connection, "send_email")
+    assert statuses(connection, job_id) == [("PENDING",)]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "field"),
+    [
+        (("no_such_task",), "task_id"),
+        (("send_email", "tomorrow"), "schedule"),
+        (("send_email", "2026-12-01T10:00:00"), "schedule"),
+        (("send_email", "* * * *"), "schedule"),
+        (("send_email", "9999-01-01T00:00:00Z"), "schedule"),
+        (("send_email", "now", "[]"), "parameters"),
+        (("send_email", "0 10 * * *", "{}", "u", "Mars/Olympus"), "timezone"),
+    ],
+)
+def test_bad_input_names_the_field_and_makes_nothing(
+    connection: Connection, arguments: tuple[str, ...], field: str
+) -> None:
+    with pytest.raises(psycopg.errors.InvalidParameterValue, match=f"^{field}: "):
+        create(connection, *arguments)
+    assert connection.execute("select count(*) from pgtick.jobs").fetchone() == (0,)
+
+
+def test_cancelling_ends_what_has_not_started(connection: Connection) -> None:
+    job_id = create(connection, "send_email", "2026-12-01T10:00:00Z")
+    assert connection.execute("select pgtick.cancel_job(%s)", [job_id]).fetchone() == (1,)
+    assert statuses(connection, job_id) == [("CANCELLED",)]

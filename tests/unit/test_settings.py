@@ -1,0 +1,44 @@
+"""Settings are validated as a whole, and every fault is named at once."""
+
+from __future__ import annotations
+
+import pytest
+
+from app.errors import SettingsError
+from app.settings import Settings
+
+
+def faults(**environment: str) -> list[str]:
+    with pytest.raises(SettingsError) as caught:
+        Settings.from_environment(environment)
+    return caught.value.faults
+
+
+def test_defaults_are_valid() -> None:
+    assert Settings.from_environment({}) == Settings()
+
+
+def test_values_come_from_the_environment() -> None:
+    settings = Settings.from_environment({"PGTICK_TASKS": "shop.tasks, mail.tasks", "PGTICK_LEASE_S": "12.5"})
+    assert settings.task_modules == ("shop.tasks", "mail.tasks")
+    assert settings.lease_s == 12.5
+
+
+def test_all_faults_are_listed_with_their_variable() -> None:
+    found = faults(PGTICK_CONCURRENCY="many", PGTICK_RENEW_S="20", PGTICK_LOG_FORMAT="xml")
+    assert [fault.partition(":")[0] for fault in found] == ["PGTICK_CONCURRENCY", "PGTICK_RENEW_S", "PGTICK_LOG_FORMAT"]
+
+
+@pytest.mark.parametrize(
+    ("variable", "value"),
+    [
+        ("PGTICK_POLL_S", "5"),
+        ("PGTICK_LEASE_S", "0"),
+        ("PGTICK_THREADS", "-1"),
+        ("PGTICK_CLAIM_AHEAD_S", "60"),
+        ("PGTICK_RUNWAY_HOURS", "1"),
+        ("PORT", "http"),
+    ],
+)
+def test_values_that_would_break_a_promise_are_refused(variable: str, value: str) -> None:
+    assert faults(**{variable: value})[0].startswith(variable)
