@@ -64,7 +64,7 @@ class Listener:
         return heard
 
     def _give_up(self) -> float:
-        """LISTEN does not work here (a transaction pooler, most likely): polling goes on, and this tries again later."""
+        """LISTEN does not work here (a transaction pooler, most likely): polling goes on, this tries again later."""
         self._listening = None
         if not self.deaf:
             self.deaf = True

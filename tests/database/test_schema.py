@@ -74,13 +74,8 @@ def test_constraints_are_named_for_their_rule(
 
 def test_executions_reads_with_identity_first_and_status_as_a_word(connection: psycopg.Connection[Any]) -> None:
     cursor = connection.execute("select * from pgtick.executions")
-    assert [column.name for column in cursor.description or ()][:5] == [
-        "job_id",
-        "scheduled_at",
-        "task_id",
-        "user_id",
-        "status",
-    ]
+    names = [column.name for column in cursor.description or ()]
+    assert names[:5] == ["job_id", "scheduled_at", "task_id", "user_id", "status"]
 
 
 def test_ids_are_uuid_version_7_and_carry_their_time(connection: psycopg.Connection[Any]) -> None:

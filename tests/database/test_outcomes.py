@@ -1,0 +1,231 @@
+"""How an execution goes from claim to end, with the clock as a parameter."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import psycopg
+import pytest
+
+from app.domain.retry import Backoff
+from tests.support.working import Bench
+from workers.execution import Completed, Ended, Execution, Failed, Released
+from workers.registry import Task
+
+Connection = psycopg.Connection[Any]
+
+
+async def noop() -> None: ...
+
+
+TASK = Task(task_id="noop", function=noop, pool="async", module=__name__)
+
+
+@pytest.fixture
+def bench(dsn: str, connection: Connection) -> Bench:
+    connection.execute("insert into pgtick.tasks (task_id, target) values ('noop', 'x'), ('other', 'y')")
+    row = connection.execute("select extract(epoch from now())::float8").fetchone()
+    assert row is not None
+    return Bench(dsn, {1: TASK}, row[0])
+
+
+def create(connection: Connection, task_id: str = "noop", **options: Any) -> Any:
+    names = "".join(f", {name} => %({name})s" for name in options)
+    row = connection.execute(
+        f"select pgtick.create_job(%(task_id)s{names})", {"task_id": task_id, **options}
+    ).fetchone()
+    assert row is not None
+    return row[0]
+
+
+def state(connection: Connection, job_id: Any) -> tuple[Any, ...]:
+    row = connection.execute(
+        "select status, attempt, error from pgtick.executions where job_id = %s", [job_id]
+    ).fetchone()
+    assert row is not None
+    return row
+
+
+def fail(bench: Bench, message: str = "RuntimeError: no") -> None:
+    (execution,) = bench.claim()
+    bench.report((execution, Failed(message)))
+
+
+def test_success_is_final_and_keeps_its_result(bench: Bench, connection: Connection) -> None:
+    job_id = create(connection)
+    (execution,) = bench.claim()
+    assert state(connection, job_id) == ("IN_PROGRESS", 1, None)
+    bench.report((execution, Completed('{"sent": true}')))
+    assert state(connection, job_id) == ("COMPLETED", 1, None)
+    assert connection.execute("select result from pgtick.executions").fetchone() == ({"sent": True},)
+    assert bench.claims == {}
+
+
+def test_a_failure_is_tried_again_after_5_25_and_125_seconds_and_then_final(
+    bench: Bench, connection: Connection
+) -> None:
+    job_id = create(connection)
+    for attempt, pause in [(1, 5), (2, 25), (3, 125)]:
+        fail(bench, f"RuntimeError: number {attempt}")
+        assert state(connection, job_id) == ("RETRYING", attempt, f"RuntimeError: number {attempt}")
+        due = connection.execute("select extract(epoch from due_at)::float8 from pgtick.pending_executions").fetchone()
+        assert due is not None
+        assert due[0] == pytest.approx(bench.clock.time + pause, abs=1e-5)
+        bench.clock.time += pause - 0.6
+        assert bench.claim() == [], "before its time"
+        bench.clock.time += 0.6
+    fail(bench, "RuntimeError: number 4")
+    assert state(connection, job_id) == ("FAILED", 4, "RuntimeError: number 4")
+    errors = connection.execute("select errors from pgtick.executions").fetchone()
+    assert errors is not None
+    assert [(e["attempt"], e["error"]) for e in errors[0]] == [(n, f"RuntimeError: number {n}") for n in (1, 2, 3, 4)]
+
+
+def test_a_success_after_failures_keeps_their_errors(bench: Bench, connection: Connection) -> None:
+    job_id = create(connection)
+    fail(bench)
+    bench.clock.time += 5
+    (execution,) = bench.claim()
+    bench.report((execution, Completed()))
+    assert state(connection, job_id)[:2] == ("COMPLETED", 2)
+    assert connection.execute("select jsonb_array_length(errors) from pgtick.executions").fetchone() == (1,)
+
+
+def test_a_job_can_have_fewer_retries_than_its_task(bench: Bench, connection: Connection) -> None:
+    job_id = create(connection, max_retries=0)
+    fail(bench)
+    assert state(connection, job_id)[:2] == ("FAILED", 1)
+
+
+def test_a_failure_that_is_final_is_not_tried_again(bench: Bench, connection: Connection) -> None:
+    job_id = create(connection)
+    (execution,) = bench.claim()
+    bench.report((execution, Failed("the parameters cannot be read", final=True)))
+    assert state(connection, job_id) == ("FAILED", 1, "the parameters cannot be read")
+
+
+def test_a_released_execution_is_not_charged(bench: Bench, connection: Connection) -> None:
+    job_id = create(connection)
+    (execution,) = bench.claim()
+    bench.report((execution, Released()))
+    assert state(connection, job_id)[:2] == ("PENDING", 0)
+
+
+@pytest.mark.parametrize("status", ["CANCELLED", "SKIPPED"])
+def test_an_execution_can_end_without_having_run(bench: Bench, connection: Connection, status: str) -> None:
+    job_id = create(connection)
+    (execution,) = bench.claim()
+    bench.report((execution, Ended(status, "because", charged=False)))
+    assert state(connection, job_id) == (status, 0, "because")
+
+
+def test_an_outcome_after_the_lease_was_lost_does_not_count(bench: Bench, connection: Connection) -> None:
+    job_id = create(connection)
+    (late,) = bench.claim()
+    connection.execute("update pgtick.running_executions set lease_expires_at = now() - interval '1 s'")
+    recover(connection)
+    (taken_over,) = bench.claim()
+    bench.report((late, Completed('"late"')))
+    assert state(connection, job_id)[0] == "IN_PROGRESS"
+    bench.report((taken_over, Completed('"right"')))
+    row = connection.execute("select status, result, attempt, losses from pgtick.executions").fetchone()
+    assert row == ("COMPLETED", "right", 1, 1)
+
+
+def test_one_outcome_that_cannot_be_stored_does_not_hold_up_the_others(bench: Bench, connection: Connection) -> None:
+    good, bad = create(connection), create(connection)
+    executions = {execution.job_id: execution for execution in bench.claim()}
+    bench.report((executions[bad], Completed("no json")), (executions[good], Completed()))
+    assert state(connection, good)[0] == "COMPLETED"
+    status, _, error = state(connection, bad)
+    assert status == "FAILED"
+    assert "could not be stored" in error
+
+
+def test_an_execution_whose_hour_was_dropped_still_ends(bench: Bench, connection: Connection) -> None:
+    job_id = create(connection)
+    (execution,) = bench.claim()
+    for (name,) in connection.execute(
+        "select partition from pgtick.partitions where parent = 'finished_executions' and from_at <= now()"
+    ).fetchall():
+        connection.execute(f"drop table pgtick.{name}")
+    connection.execute(
+        "update pgtick.partition_windows set from_at = date_trunc('hour', now()) + interval '1 hour'"
+        " where parent = 'finished_executions'"
+    )
+    bench.report((execution, Completed()))
+    assert state(connection, job_id)[0] == "COMPLETED"
+
+
+def test_claims_only_what_the_worker_knows_and_what_is_due(bench: Bench, connection: Connection) -> None:
+    known, _unknown = create(connection), create(connection, "other")
+    create(connection, schedule="2036-01-01T00:00:00Z")
+    assert [execution.job_id for execution in bench.claim()] == [known]
+    assert bench.claim() == []
+
+
+def test_claims_no_more_than_there_are_places(bench: Bench, connection: Connection) -> None:
+    for _ in range(5):
+        create(connection)
+    assert len(bench.claim(capacity=3)) == 3
+    assert len(bench.claim(capacity=3)) == 2
+
+
+def test_claims_urgent_tasks_first_then_the_oldest(bench: Bench, connection: Connection) -> None:
+    jobs = [create(connection) for _ in range(4)]
+    connection.execute("update pgtick.pending_executions set priority = 1 where job_id = %s", [jobs[3]])
+    connection.execute("update pgtick.pending_executions set priority = 4 where job_id = %s", [jobs[0]])
+    assert [[e.job_id for e in bench.claim(capacity=1)] for _ in range(4)] == [[jobs[n]] for n in (3, 1, 2, 0)]
+
+
+def test_an_overlapping_occurrence_is_skipped_with_its_reason(bench: Bench, connection: Connection) -> None:
+    job_id = create(connection)
+    connection.execute("update pgtick.pending_executions set overlap = 'skip'")
+    connection.execute(
+        "insert into pgtick.pending_executions (job_id, scheduled_at, due_at, user_id, task_key, overlap)"
+        " select job_id, scheduled_at - interval '1 s', due_at - interval '1 s', user_id, task_key, overlap"
+        " from pgtick.pending_executions"
+    )
+    (first,) = bench.claim()
+    found = connection.execute(
+        "select status, error from pgtick.executions where job_id = %s order by scheduled_at", [job_id]
+    )
+    assert found.fetchall() == [("IN_PROGRESS", None), ("SKIPPED", "the run before it was not over (overlap: skip)")]
+    bench.report((first, Completed()))
+
+
+def recover(connection: Connection) -> None:
+    from app.store import queries
+
+    connection.execute(queries.recover_expired, {"n": 100})
+
+
+def test_the_first_loss_is_not_charged_and_makes_a_suspect(bench: Bench, connection: Connection) -> None:
+    create(connection)
+    bench.claim()
+    connection.execute("update pgtick.running_executions set lease_expires_at = now() - interval '1 s'")
+    recover(connection)
+    row = connection.execute("select attempt, losses, suspect from pgtick.pending_executions").fetchone()
+    assert row == (0, 1, True)
+
+
+def test_losses_of_a_suspect_are_charged_until_it_has_failed(bench: Bench, connection: Connection) -> None:
+    job_id = create(connection)
+    for _ in range(5):
+        execution: list[Execution] = bench.claim()
+        assert len(execution) == 1
+        connection.execute("update pgtick.running_executions set lease_expires_at = now() - interval '1 s'")
+        recover(connection)
+        bench.clock.time += 1
+    assert state(connection, job_id)[:2] == ("FAILED", 4)
+    assert bench.claim() == []
+
+
+def test_the_backoff_is_the_tasks_choice(bench: Bench, connection: Connection) -> None:
+    bench.tasks[1] = Task(
+        task_id="noop", function=noop, pool="async", module=__name__, backoff=Backoff(base_s=2, factor=1, cap_s=60)
+    )
+    create(connection)
+    fail(bench)
+    bench.clock.time += 2
+    assert len(bench.claim()) == 1

@@ -1,0 +1,70 @@
+"""The parts of a worker, one by one and on a clock of the test's own, against a real database."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from app.clock import Clock
+from app.settings import Settings
+from app.store.connections import HOT_OPTIONS
+from workers.claimer import Claimer
+from workers.execution import Execution, Outcome
+from workers.loop import Link
+from workers.registry import Task
+from workers.reporter import Reporter
+from workers.slots import Slots
+
+
+class StillClock(Clock):
+    """Shows the time it was set to."""
+
+    def __init__(self, now: float) -> None:
+        super().__init__()
+        self.time = now
+
+    def now(self) -> float:
+        return self.time
+
+
+class Bench:
+    """Claims and reports by hand: `claim()` returns what a worker would have taken, `report()` stores how it ended."""
+
+    def __init__(self, dsn: str, tasks: dict[int, Task], now: float, **settings: Any) -> None:
+        self.dsn = dsn
+        self.tasks = tasks
+        self.clock = StillClock(now)
+        self.settings = Settings(database_url=dsn, **settings)
+        self.claims: dict[int, Execution] = {}
+
+    def claim(self, capacity: int = 1000) -> list[Execution]:
+        taken: list[Execution] = []
+        slots = [Slots("async", capacity, self.tasks)]
+
+        async def tick(link: Link) -> None:
+            await Claimer(self.settings, self.clock, link, slots, 1, taken.extend).tick()
+
+        self._with_link(tick)
+        self.claims.update({execution.claim_id: execution for execution in taken})
+        return taken
+
+    def report(self, *outcomes: tuple[Execution, Outcome]) -> None:
+        async def tick(link: Link) -> None:
+            reporter = Reporter(self.settings, self.clock, link, 1, self.claims, lambda: None)
+            for execution, outcome in outcomes:
+                execution.started_at = execution.started_at or self.clock.now()
+                reporter.add(execution, outcome)
+            await reporter.tick()
+
+        self._with_link(tick)
+
+    def _with_link(self, work: Callable[[Link], Any]) -> None:
+        async def run() -> None:
+            link = Link("test", self.dsn, HOT_OPTIONS)
+            try:
+                await work(link)
+            finally:
+                await link.close()
+
+        asyncio.run(run())
