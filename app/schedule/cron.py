@@ -33,6 +33,9 @@ FOLDS: tuple[Fold, ...] = ("first", "second", "both")
 
 _TICK = timedelta(microseconds=1)
 _DAY = timedelta(days=1)
+# Near the ends of the calendar not every instant has a wall, nor every wall an instant.
+_EARLIEST = datetime.min.replace(tzinfo=UTC) + 3 * _DAY
+_LATEST = datetime.max.replace(tzinfo=UTC) - 3 * _DAY
 _FIRST, _SECOND = 0, 1  # readings of a wall that is shown twice, as in PEP 495
 
 
@@ -62,18 +65,18 @@ class Cron:
         before = as_utc(before)
         try:
             local = before.astimezone(self.zone)
-        except OverflowError:
+            if self._takes != "both":
+                return self._before(before, local, _FIRST if self._takes == "first" else _SECOND)
+            latest = self._before(before, local, _SECOND)
+            if _ambiguous(local):
+                return max(filter(None, (latest, self._before(before, local, _FIRST))), default=None)
+            return latest
+        except OverflowError:  # within a day of the ends of the calendar
             return None
-        if self._takes != "both":
-            return self._before(before, local, _FIRST if self._takes == "first" else _SECOND)
-        latest = self._before(before, local, _SECOND)
-        if _ambiguous(local):
-            return max(filter(None, (latest, self._before(before, local, _FIRST))), default=None)
-        return latest
 
     def count(self, after: datetime, until: datetime, anchor: datetime | None = None) -> int:
         """How many instants lie in (after, until], without visiting them: three days of seconds cost microseconds."""
-        after, until = as_utc(after), as_utc(until)
+        after, until = max(as_utc(after), _EARLIEST), min(as_utc(until), _LATEST)
         if until <= after:
             return 0
         near = shifts(self.zone, after - _DAY, until + _DAY)
@@ -106,14 +109,14 @@ class Cron:
         """`next` without the memo; `after` is in UTC."""
         try:
             local = after.astimezone(self.zone)
-        except OverflowError:
+            if self._takes != "both":
+                return self._after(after, local, _FIRST if self._takes == "first" else _SECOND)
+            earliest = self._after(after, local, _FIRST)
+            if _ambiguous(local):
+                return min(filter(None, (earliest, self._after(after, local, _SECOND))), default=None)
+            return earliest
+        except OverflowError:  # within a day of the ends of the calendar
             return None
-        if self._takes != "both":
-            return self._after(after, local, _FIRST if self._takes == "first" else _SECOND)
-        earliest = self._after(after, local, _FIRST)
-        if _ambiguous(local):
-            return min(filter(None, (earliest, self._after(after, local, _SECOND))), default=None)
-        return earliest
 
     def _after(self, after: datetime, local: datetime, reading: int) -> datetime | None:
         """The next instant if every wall is taken at this one reading, so that walls and instants are in one order."""
@@ -146,7 +149,7 @@ class Cron:
         """The instant of a wall at a reading, and the jump that leaves the wall out if one does."""
         try:
             first, second = readings(wall, self.zone)
-        except OverflowError:  # within a day of the ends of the calendar
+        except OverflowError:
             return None, None
         if first <= second:
             return (second if reading == _SECOND else first), None

@@ -215,7 +215,7 @@ def first(
     anchor: datetime | None = None,
     runs: int = 0,
 ) -> datetime | None:
-    """The first occurrence strictly after an instant: `next_run_at` of a new, edited or resumed job; None if it ended."""
+    """The first occurrence strictly after an instant: `next_run_at` of a new, edited or resumed job. None: ended."""
     policies = policies or _DEFAULTS
     after = as_utc(after)
     if policies.start_at is not None:
