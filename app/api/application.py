@@ -1,0 +1,22 @@
+"""The Flask application: settings in, blueprints on, every error a problem."""
+
+from __future__ import annotations
+
+from flask import Flask
+
+from app.api import executions, health, jobs, problems, tasks
+from app.api.services import EXTENSION, Services
+from app.settings import Settings
+
+
+def create_app(settings: Settings | None = None) -> Flask:
+    """Makes the application without touching the database, so that it can be made before a server forks."""
+    settings = settings or Settings.from_environment()
+    app = Flask("pgtick", static_folder=None)
+    app.config["MAX_CONTENT_LENGTH"] = settings.max_body_bytes
+    app.url_map.strict_slashes = False
+    app.extensions[EXTENSION] = Services.make(settings)
+    problems.install(app)
+    for module in (jobs, executions, tasks, health):
+        app.register_blueprint(module.blueprint)
+    return app

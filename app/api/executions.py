@@ -1,0 +1,49 @@
+"""/executions: what happened and what is about to, one item per execution."""
+
+from __future__ import annotations
+
+from flask import Blueprint, Response
+
+from app.api import filters, pagination, problems, responses
+from app.api.services import services
+from app.clock import clock
+from app.domain.execution import ExecutionId
+from app.domain.ids import parse_uuid
+from app.store import executions, jobs
+from app.store.search import Position, Search
+
+blueprint = Blueprint("executions", __name__)
+
+
+@blueprint.get("/executions")
+def index() -> Response:
+    return _page(None)
+
+
+@blueprint.get("/jobs/<job_id>/executions")
+def of_job(job_id: str) -> Response:
+    known = parse_uuid(job_id)
+    if known is None or services.pool.run(lambda c: jobs.created_at(c, known)) is None:
+        raise problems.not_found("job")
+    return _page(known)
+
+
+@blueprint.get("/executions/<execution_id>")
+def show(execution_id: str) -> Response:
+    known = ExecutionId.parse(execution_id)
+    row = known and services.pool.run(lambda c: executions.get(c, known))
+    if not row:
+        raise problems.not_found("execution")
+    return responses.answer(responses.execution(row))
+
+
+def _page(job_id: str | None) -> Response:
+    wanted, position, limit = filters.read_listing(job_id)
+    found = services.pool.run(lambda c: Search(c, wanted, clock.now_utc()).page(position, limit + 1))
+    names = services.tasks.names()
+    items = [responses.execution(row | {"task_id": names.get(row["task_key"])}) for row in found[:limit]]
+    cursor = None
+    if len(found) > limit:
+        last = found[limit - 1]
+        cursor = pagination.write_cursor(Position(last["scheduled_at"], last["job_id"]))
+    return responses.answer({"executions": items, "next_cursor": cursor}, 200, pagination.link(cursor))

@@ -1,0 +1,84 @@
+"""The query parameters of listings. Nothing is ignored: what cannot be understood is refused by name."""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime
+
+from flask import request
+
+from app.api.pagination import read_cursor, read_limit
+from app.api.problems import bad_parameter
+from app.api.services import services
+from app.domain.execution import STATUSES
+from app.schedule.dates import parse_instant
+from app.schedule.errors import ScheduleError
+from app.store.search import Filter, Position
+
+PARAMETERS = ("user_id", "status", "task_id", "start_time", "end_time", "limit", "cursor")
+# `+02:00` unescaped in a query arrives as ` 02:00`.
+_LOST_PLUS = re.compile(r"(.+[T ]\d\d:?\d\d.*) (\d\d:?\d\d)", re.ASCII)
+
+
+def read_listing(job_id: str | None = None) -> tuple[Filter, Position | None, int]:
+    """What to list, from where, and how much; raises a problem that names the parameter at fault."""
+    _refuse_unknown()
+    start, end = _time("start_time"), _time("end_time")
+    if start and end and start >= end:
+        raise bad_parameter("end_time", "must be later than start_time")
+    task_id = _text("task_id")
+    wanted = Filter(
+        user_id=_text("user_id"),
+        task=None if task_id is None else _task(task_id),
+        statuses=_statuses(),
+        start=start,
+        end=end,
+        job_id=job_id,
+    )
+    return wanted, read_cursor(_text("cursor")), read_limit(_text("limit"))
+
+
+def _refuse_unknown() -> None:
+    for name in request.args:
+        if name not in PARAMETERS:
+            raise bad_parameter(name[:100], f"there is no such parameter; there are {', '.join(PARAMETERS)}")
+
+
+def _text(name: str) -> str | None:
+    values = request.args.getlist(name)
+    if not values:
+        return None
+    if len(values) > 1:
+        raise bad_parameter(name, "is there more than once")
+    if not values[0] or "\0" in values[0] or len(values[0]) > 1000:
+        raise bad_parameter(name, "has no usable value")
+    return values[0]
+
+
+def _statuses() -> frozenset[str] | None:
+    """One or several, separated by commas or given again."""
+    if "status" not in request.args:
+        return None
+    words = [word.strip().upper() for text in request.args.getlist("status") for word in text.split(",")]
+    for word in words:
+        if word not in STATUSES:
+            raise bad_parameter("status", f"{word[:40]!r} is not a status; there are {', '.join(STATUSES)}")
+    return frozenset(words)
+
+
+def _time(name: str) -> datetime | None:
+    text = _text(name)
+    if text is None:
+        return None
+    try:
+        found = _LOST_PLUS.fullmatch(text.strip())
+        return parse_instant(f"{found[1]}+{found[2]}" if found else text.strip(), name)
+    except ScheduleError as error:
+        raise bad_parameter(name, error.rule) from None
+
+
+def _task(task_id: str) -> tuple[str, int]:
+    key = services.tasks.key(task_id)
+    if key is None:
+        raise bad_parameter("task_id", f"no task {task_id[:200]!r} is registered")
+    return task_id, key

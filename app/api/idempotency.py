@@ -1,0 +1,25 @@
+"""The Idempotency-Key header: a creating request that may be sent again without making anything twice."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+
+from flask import request
+
+from app.api.problems import Problem
+from app.api.requests import canonical
+from app.store.idempotency import Key
+
+HEADER = "Idempotency-Key"
+_KEY = re.compile(r"[\x21-\x7e]{1,255}", re.ASCII)
+
+
+def read_key(user_id: str, body: bytes) -> Key | None:
+    """The key of this request, if it has one, with what tells its body from others. Bodies are compared as JSON."""
+    key = request.headers.get(HEADER)
+    if key is None:
+        return None
+    if not _KEY.fullmatch(key):
+        raise Problem(400, f"{HEADER} must be 1 to 255 visible ASCII characters without blanks")
+    return Key(user_id, key, hashlib.sha256(request.path.encode() + b"\n" + canonical(body)).digest())

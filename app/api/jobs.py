@@ -1,0 +1,185 @@
+"""/jobs: creating, listing, showing and cancelling jobs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from flask import Blueprint, Response
+
+from app.api import filters, pagination, problems, requests, responses
+from app.api.bodies import JSON, NDJSON, read_body
+from app.api.idempotency import read_key
+from app.api.json_checks import Malformed
+from app.api.problems import Problem
+from app.api.scheduling import Planned, plan
+from app.api.services import services
+from app.clock import clock
+from app.domain.ids import parse_uuid, uuid7, uuid7s
+from app.schedule.errors import ScheduleError, ScheduleErrors
+from app.schedule.policies import Policies
+from app.store import job_search, jobs
+from app.store.search import Filter
+
+MAX_BATCH = 10_000
+
+blueprint = Blueprint("jobs", __name__)
+
+
+@blueprint.post("/jobs")
+def create() -> Response:
+    _, body = read_body(JSON)
+    try:
+        read = requests.read_job(body)
+    except Malformed as error:
+        raise Problem(400, f"the body is not JSON: {error}") from None
+    now = clock.now()
+    planned = plan(read, uuid7(now), services.settings.default_user, clock.now_utc(), _exists)
+    if isinstance(planned, list):
+        raise problems.invalid(planned)
+    created = services.writer.create(planned.job, read_key(planned.job.user_id, body))
+    planned.job.job_id = created.job_ids[0]
+    headers = {"Location": f"/jobs/{planned.job.job_id}"}
+    if created.replayed:
+        headers["Idempotent-Replayed"] = "true"
+    return responses.answer(responses.created_job(planned, created.at), 201, headers)
+
+
+@blueprint.post("/jobs/batch")
+def create_batch() -> Response:
+    given, body = read_body(JSON, *NDJSON)
+    try:
+        items = requests.read_lines(body) if given in NDJSON else requests.read_batch(body)
+    except Malformed as error:
+        raise Problem(400, f"the body is not JSON: {error}") from None
+    except TypeError as error:
+        raise problems.invalid([problems.Fault("", str(error))]) from None
+    if not 1 <= len(items) <= MAX_BATCH:
+        raise problems.invalid([problems.Fault("", f"a batch has 1 to {MAX_BATCH} jobs; this one has {len(items)}")])
+    default_user, now = services.settings.default_user, clock.now_utc()
+    missing = services.tasks.missing({item.post.task_id for item in items if "task_id" not in item.broken})
+    exists = (lambda task_id: task_id not in missing) if missing else _any
+    planned: list[Planned] = []
+    faults: list[dict[str, Any]] = []
+    for index, (item, job_id) in enumerate(zip(items, uuid7s(len(items), clock.now()), strict=True)):
+        one = plan(item, job_id, default_user, now, exists)
+        if isinstance(one, list):
+            faults += [{"index": index, "pointer": f"/{index}{pointer}", "detail": rule} for pointer, rule in one]
+        else:
+            planned.append(one)
+    if faults:
+        raise problems.invalid(faults)
+    key = read_key(default_user, body if given == JSON else b"[" + b",".join(filter(None, body.splitlines())) + b"]")
+    created = services.writer.create_all([one.job for one in planned], key)
+    warnings = [{"index": index, "warning": warning} for index, one in enumerate(planned) for warning in one.warnings]
+    body_out = {
+        "created": len(created.job_ids),
+        "job_ids": created.job_ids,
+        "created_at": responses.rfc3339(created.at),
+        "warnings": warnings,
+    }
+    return responses.answer(body_out, 201, {"Idempotent-Replayed": "true"} if created.replayed else None)
+
+
+@blueprint.get("/jobs")
+def index() -> Response:
+    wanted, position, limit = filters.read_listing()
+    page = services.pool.run(lambda c: job_search.page(c, wanted, position, limit, clock.now_utc()))
+    cursor = page.next and pagination.write_cursor(page.next)
+    items = [_listed(item) for item in page.items]
+    return responses.answer({"jobs": items, "next_cursor": cursor}, 200, pagination.link(cursor))
+
+
+@blueprint.get("/jobs/<job_id>")
+def show(job_id: str) -> Response:
+    return responses.answer(_job(_known(job_id)))
+
+
+@blueprint.delete("/jobs/<job_id>")
+def cancel(job_id: str) -> Response:
+    known = _known(job_id)
+    if services.pool.run(lambda c: jobs.cancel(c, known)) is None:
+        raise problems.not_found("job")
+    return responses.answer(_job(known))
+
+
+def _known(job_id: str) -> str:
+    known = parse_uuid(job_id)
+    if known is None:
+        raise problems.not_found("job")
+    return known
+
+
+def _exists(task_id: str) -> bool:
+    return not services.tasks.missing([task_id])
+
+
+def _any(task_id: str) -> bool:
+    return True
+
+
+def _listed(item: job_search.Listed) -> dict[str, Any]:
+    job, run = item.job, item.execution
+    return {
+        "job_id": job["job_id"],
+        "user_id": job["user_id"],
+        "task_id": job["task_id"],
+        "status": run["status"],
+        "schedule": responses.job_schedule(job),
+        "scheduled_at": responses.rfc3339(run["scheduled_at"]),
+        "due_at": responses.rfc3339(run["due_at"]),
+        "started_at": responses.rfc3339(run["started_at"]),
+        "finished_at": responses.rfc3339(run["finished_at"]),
+        "attempt": run["attempt"],
+        "error": run["error"],
+        "next_run_at": responses.rfc3339(job["next_run_at"]),
+        "parameters": responses.raw(job["parameters"]),
+        "created_at": responses.rfc3339(job["created_at"]),
+        "cancelled_at": responses.rfc3339(job["cancelled_at"]),
+        "paused_at": responses.rfc3339(job["paused_at"]),
+        "problem": job["problem"],
+    }
+
+
+def _job(job_id: str) -> dict[str, Any]:
+    row = services.pool.run(lambda c: jobs.get(c, job_id))
+    if row is None:
+        raise problems.not_found("job")
+    wanted = Filter(job_id=job_id)
+    page = services.pool.run(lambda c: job_search.page(c, wanted, None, 1, clock.now_utc()))
+    run = page.items[0].execution if page.items else None
+    policies = _policies(row)
+    first = row["next_run_at"] if row["paused_at"] is None and row["problem"] is None else None
+    if first is None and run is not None and run["status"] == "PENDING" and row["expression"] is None:
+        first = run["scheduled_at"]
+    try:
+        coming = responses.next_runs(
+            row["expression"], row["timezone"], policies, first, row["anchor_at"], row["runs"] or 0
+        )
+    except ScheduleError:  # put in by hand; `problem` says what is wrong once the planner has seen it
+        coming = []
+    return {
+        "job_id": job_id,
+        "user_id": row["user_id"],
+        "task_id": row["task_id"],
+        "status": run and run["status"],
+        "schedule": responses.job_schedule(row),
+        "next_runs": coming,
+        "execution": None if run is None else responses.execution(run | {"task_id": row["task_id"]}),
+        "parameters": responses.raw(row["parameters"]),
+        "max_retries": row["max_retries"],
+        "timeout_s": row["timeout_s"],
+        "policies": row["policies"] or {},
+        "created_at": responses.rfc3339(row["created_at"]),
+        "updated_at": responses.rfc3339(row["updated_at"]),
+        "cancelled_at": responses.rfc3339(row["cancelled_at"]),
+        "paused_at": responses.rfc3339(row["paused_at"]),
+        "paused_note": row["paused_note"],
+        "problem": row["problem"],
+    }
+
+
+def _policies(row: dict[str, Any]) -> Policies | None:
+    try:
+        return Policies.from_dict(row["policies"], row["expression"] is not None)
+    except (ScheduleError, ScheduleErrors):  # put in by hand
+        return None

@@ -1,0 +1,41 @@
+"""What the views work with: one of each a process, made without touching the database."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import cast
+
+from flask import current_app
+from werkzeug.local import LocalProxy
+
+from app.schedule.zones import tzdata_version
+from app.settings import Settings
+from app.store.notifier import Notifier
+from app.store.pool import Pool
+from app.store.tasks import Tasks
+from app.store.writer import Writer
+
+EXTENSION = "pgtick"
+
+
+@dataclass(frozen=True)
+class Services:
+    settings: Settings
+    pool: Pool
+    tasks: Tasks
+    writer: Writer
+    notifier: Notifier
+
+    @classmethod
+    def make(cls, settings: Settings) -> Services:
+        pool = Pool(settings.database_url)
+        tasks = Tasks(pool)
+        notifier = Notifier(pool)
+        return cls(settings, pool, tasks, Writer(pool, tasks, notifier, tzdata_version()), notifier)
+
+    def close(self) -> None:
+        self.notifier.close()
+        self.pool.close()
+
+
+services = cast(Services, LocalProxy(lambda: current_app.extensions[EXTENSION]))

@@ -1,0 +1,22 @@
+"""How gunicorn serves the API: `gunicorn -c python:app.gunicorn_conf app.wsgi:app`.
+
+Threads mostly wait: for a commit that they share, or for a page. One process per core does the Python work.
+"""
+
+from __future__ import annotations
+
+import os
+
+from app.settings import Settings
+
+_settings = Settings.from_environment()
+
+bind = f"{_settings.host}:{_settings.port}"
+worker_class = "gthread"
+workers = max(2, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 2)
+threads = 32
+keepalive = 75
+backlog = 2048
+timeout = 60
+graceful_timeout = 30
+loglevel = "warning"

@@ -1,0 +1,79 @@
+"""Group commit: what concurrent requests want written goes to the database together.
+
+A request that finds nobody writing writes at once, alone. Those that come meanwhile wait; when the write is done, one
+of them writes for all of them. So a lone request waits for nobody, no thread is kept for it, and under load one
+statement and one commit serve as many requests as came in during the one before.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from typing import Generic, TypeVar, cast
+
+from app.store.pool import Unavailable
+
+Item = TypeVar("Item")
+Answer = TypeVar("Answer")
+
+
+class _Ticket(Generic[Item, Answer]):
+    __slots__ = ("answer", "done", "item", "turn")
+
+    def __init__(self, item: Item) -> None:
+        self.item = item
+        self.turn = threading.Lock()
+        self.turn.acquire()
+        self.done = False
+        self.answer: Answer | BaseException | None = None
+
+
+class GroupCommit(Generic[Item, Answer]):
+    """`write` takes items and returns an answer or an error for each, after their commit."""
+
+    def __init__(
+        self, write: Callable[[Sequence[Item]], Sequence[Answer | BaseException]], *, limit: int = 500
+    ) -> None:
+        self._write = write
+        self._limit = limit
+        self._lock = threading.Lock()
+        self._waiting: list[_Ticket[Item, Answer]] = []
+        self._writing = False
+
+    def submit(self, item: Item) -> Answer:
+        """The answer for this item once it is committed; raises its error."""
+        ticket: _Ticket[Item, Answer] = _Ticket(item)
+        with self._lock:
+            self._waiting.append(ticket)
+            mine = not self._writing
+            self._writing = True
+        if not mine:
+            ticket.turn.acquire()  # answered, or next to write
+        if not ticket.done:
+            self._lead()
+        if isinstance(ticket.answer, BaseException):
+            raise ticket.answer
+        return cast(Answer, ticket.answer)
+
+    def _lead(self) -> None:
+        with self._lock:
+            group = self._waiting[: self._limit]
+            del self._waiting[: self._limit]
+        failure: BaseException | None = None
+        try:
+            answers = self._write([ticket.item for ticket in group])
+        except BaseException as error:
+            failure, answers = error, [error] * len(group)
+        with self._lock:
+            if isinstance(failure, Unavailable):
+                # Whoever waited through this has waited long enough: one outage answers all of them.
+                answers = [failure] * (len(group) + len(self._waiting))
+                group += self._waiting
+                self._waiting = []
+            successor = self._waiting[0] if self._waiting else None
+            self._writing = successor is not None
+        if successor is not None:
+            successor.turn.release()
+        for ticket, answer in zip(group, answers, strict=True):
+            ticket.answer, ticket.done = answer, True
+            ticket.turn.release()

@@ -1,0 +1,80 @@
+"""Listing of jobs: each once, at its newest execution that matches, newest first."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any, NamedTuple
+
+from psycopg.rows import dict_row
+
+from app.domain.job import CRON
+from app.store.pool import Connection
+from app.store.search import Filter, Position, Row, Search
+
+BUDGET_S = 1.0
+MOST_AT_ONCE = 5_000
+
+_JOBS = """
+select j.job_id::text, j.user_id, j.task_id, j.schedule_type, j.expression, j.timezone, j.run_at,
+       j.parameters::text as parameters, j.created_at, j.cancelled_at, s.next_run_at, s.paused_at, s.problem
+from pgtick.jobs j
+left join pgtick.schedules s using (job_id)
+where j.job_id = any (%s::uuid[])
+"""
+
+
+class Listed(NamedTuple):
+    """A job, and its newest execution that matches."""
+
+    job: dict[str, Any]
+    execution: Row
+
+
+class Page(NamedTuple):
+    items: list[Listed]
+    next: Position | None
+    """Where the next page begins; None at the end. A page may be short when there was much to pass over."""
+
+
+def page(connection: Connection, wanted: Filter, position: Position | None, limit: int, now: datetime) -> Page:
+    """Up to `limit` jobs after `position`.
+
+    A recurring job that was on an earlier page is left out: it has an execution there. In a page, the jobs already
+    found are left out of further looks, so that one busy schedule does not hide the rest behind its history.
+    """
+    search = Search(connection, wanted, now, whole_jobs=True)
+    deadline = time.monotonic() + BUDGET_S
+    found: list[Listed] = []
+    passed: set[str] = set()
+    here, size = position, limit + 1
+    while True:
+        rows = search.page(here, size, sorted(passed))
+        newest: dict[str, Row] = {}
+        for row in rows:
+            newest.setdefault(row["job_id"], row)
+        known = _jobs(connection, list(newest))
+        recurring = [job_id for job_id in newest if job_id in known and known[job_id]["schedule_type"] == CRON]
+        earlier = search.with_newer(recurring, position) if position else set()
+        # Jobs of which only history is left (their partition was dropped) are not listed.
+        found += [Listed(known[i], row) for i, row in newest.items() if i in known and i not in earlier]
+        passed |= set(recurring)
+        if len(found) > limit:
+            return Page(found[:limit], _place(found[limit - 1].execution))
+        if len(rows) < size:
+            return Page(found, None)
+        here, size = _place(rows[-1]), min(size * 4, MOST_AT_ONCE)
+        if time.monotonic() > deadline:
+            return Page(found, here)
+
+
+def _jobs(connection: Connection, job_ids: Sequence[str]) -> dict[str, dict[str, Any]]:
+    if not job_ids:
+        return {}
+    rows = connection.cursor(row_factory=dict_row).execute(_JOBS, [list(job_ids)], prepare=False)
+    return {row["job_id"]: row for row in rows}
+
+
+def _place(row: Row) -> Position:
+    return Position(row["scheduled_at"], row["job_id"])

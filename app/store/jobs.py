@@ -1,0 +1,92 @@
+"""Jobs: writing many at once, cancelling one, reading one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any, NamedTuple
+
+from psycopg.rows import dict_row
+
+from app.domain.job import NewJob
+from app.store import arrays
+from app.store.pool import Connection
+
+_INSERT = """
+select pgtick.insert_jobs(
+    %s::uuid[], %s::text[], %s::text[], %s::text[], %s::text[], %s::text[], %s::timestamptz[], %s::timestamptz[],
+    %s::text[], %s::int2[], %s::float8[], %s::text[], %s::text[], %s::timestamptz[], %s::timestamptz[], %s), now()
+"""
+
+_GET = """
+select j.job_id::text, j.user_id, j.task_id, j.schedule_type, j.expression, j.timezone, j.run_at,
+       j.parameters::text as parameters, j.max_retries, j.timeout_s, j.policies, j.created_at, j.updated_at,
+       j.cancelled_at, s.next_run_at, s.anchor_at, s.paused_at, s.paused_note, s.problem,
+       s.runs
+from pgtick.jobs j
+left join pgtick.schedules s using (job_id)
+where j.job_id = %s
+"""
+
+
+class Written(NamedTuple):
+    """What a write of jobs answers: when it happened, which is when jobs for now are due, and the first due time."""
+
+    now: datetime
+    earliest: datetime | None
+
+
+def insert(connection: Connection, jobs: Sequence[NewJob], zone_version: str) -> Written:
+    """Writes jobs in one statement: all or none."""
+    row = connection.execute(_INSERT, _columns(jobs, zone_version)).fetchone()
+    assert row is not None
+    return Written(now=row[1], earliest=row[0])
+
+
+def created_at(connection: Connection, job_id: str) -> datetime | None:
+    """When a job was written, or None if it was not."""
+    row = connection.execute("select created_at from pgtick.jobs where job_id = %s", [job_id]).fetchone()
+    return row[0] if row else None
+
+
+def add_users(connection: Connection, user_ids: Sequence[str]) -> None:
+    """Remembers who creates jobs; those who are known already are left alone."""
+    connection.execute(
+        "insert into pgtick.users (user_id) select unnest(%s::text[]) order by 1 on conflict do nothing",
+        [list(user_ids)],
+    )
+
+
+def get(connection: Connection, job_id: str) -> dict[str, Any] | None:
+    return connection.cursor(row_factory=dict_row).execute(_GET, [job_id]).fetchone()
+
+
+def cancel(connection: Connection, job_id: str) -> bool | None:
+    """Cancels what has not started. Whether that changed anything; None for an unknown job."""
+    row = connection.execute("select cancelled_at from pgtick.jobs where job_id = %s", [job_id]).fetchone()
+    if row is None:
+        return None
+    if row[0] is None:
+        connection.execute("select pgtick.cancel_job(%s)", [job_id])
+    return row[0] is None
+
+
+def _columns(jobs: Sequence[NewJob], zone_version: str) -> list[str]:
+    return [
+        arrays.plain([job.job_id for job in jobs]),
+        arrays.texts([job.user_id for job in jobs]),
+        arrays.texts([job.task_id for job in jobs]),
+        arrays.plain([job.schedule_type for job in jobs]),
+        arrays.texts([job.expression for job in jobs]),
+        arrays.texts([job.timezone for job in jobs]),
+        arrays.times([job.run_at for job in jobs]),
+        arrays.times([job.due_at or job.run_at for job in jobs]),
+        arrays.texts([job.parameters for job in jobs]),
+        arrays.plain([job.max_retries for job in jobs]),
+        arrays.plain([job.timeout_s for job in jobs]),
+        arrays.texts([job.policies for job in jobs]),
+        arrays.plain([job.overlap for job in jobs]),
+        arrays.times([job.expires_at for job in jobs]),
+        arrays.times([job.anchor_at for job in jobs]),
+        zone_version,
+    ]

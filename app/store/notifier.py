@@ -1,0 +1,78 @@
+"""Wakes workers for jobs that are due now: NOTIFY after the commit, few of them, however many jobs were posted.
+
+NOTIFY takes a lock of the whole server at commit; inside each inserting transaction it would serialise them all.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import psycopg
+
+from app.clock import clock
+from app.store.channel import DUE
+from app.store.pool import Pool
+
+PERIOD_S = 0.02
+NEAR_S = 1.0
+
+
+class Notifier:
+    """One thread a process, started when first needed: the first wake-up goes at once, later ones every 20 ms."""
+
+    def __init__(self, pool: Pool) -> None:
+        self._url = pool.connection_string
+        self._wake = threading.Condition()
+        self._earliest: int | None = None
+        self._thread: threading.Thread | None = None
+        self._closed = False
+
+    def due(self, due_at_us: int) -> None:
+        """Some job is due then, in µs since the epoch. Returns at once."""
+        if due_at_us > (clock.now() + NEAR_S) * 1_000_000:
+            return
+        with self._wake:
+            waiting = self._earliest
+            self._earliest = due_at_us if waiting is None else min(waiting, due_at_us)
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name="notifier", daemon=True)
+                self._thread.start()
+            elif waiting is None:
+                self._wake.notify()
+
+    def close(self) -> None:
+        with self._wake:
+            self._closed = True
+            self._wake.notify()
+        if self._thread is not None:
+            self._thread.join(timeout=2)
+
+    def _run(self) -> None:
+        connection: psycopg.Connection | None = None
+        sent = 0.0
+        while True:
+            with self._wake:
+                self._wake.wait_for(lambda: self._closed or self._earliest is not None)
+                if self._closed:
+                    break
+            time.sleep(max(0.0, sent + PERIOD_S - time.monotonic()))
+            with self._wake:
+                earliest, self._earliest = self._earliest, None
+            sent = time.monotonic()
+            try:
+                connection = connection or self._connect()
+                connection.execute("select pg_notify(%s, %s)", [DUE, str(earliest)])
+            except (psycopg.Error, OSError):
+                # Workers poll anyway: a lost wake-up costs at most their polling time, a late one is worth nothing.
+                if connection is not None:
+                    connection.close()
+                connection = None
+        if connection is not None:
+            connection.close()
+
+    def _connect(self) -> psycopg.Connection:
+        connection = psycopg.connect(self._url(), autocommit=True)
+        # A wake-up is worth no wait for the disk.
+        connection.execute("set synchronous_commit = off")
+        return connection

@@ -1,0 +1,66 @@
+"""Which tasks exist, remembered for a while: every posted job names one."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterable
+from typing import Any
+
+from psycopg.rows import dict_row
+
+from app.store.pool import Pool
+
+LIFE_S = 30.0
+
+_LIST = """
+select task_id, kind, description, queue, priority, max_retries, backoff_base_s, backoff_factor, backoff_cap_s,
+       timeout_s, created_at, updated_at,
+       exists (
+           select from pgtick.workers w
+           where w.state = 'RUNNING' and w.last_seen_at > now() - interval '15 seconds' and task_key = any (w.task_keys)
+       ) as served
+from pgtick.tasks
+order by task_id
+"""
+
+
+class Tasks:
+    """Knows tasks by name; asks the database about those it does not know, so a new task is usable at once."""
+
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
+        self._lock = threading.Lock()
+        self._known: dict[str, int] = {}
+        self._read_at = 0.0
+
+    def missing(self, task_ids: Iterable[str]) -> set[str]:
+        """Those of `task_ids` that nobody registered."""
+        known = self._known if time.monotonic() - self._read_at < LIFE_S else self._read()
+        unknown = {task_id for task_id in task_ids if task_id not in known and "\0" not in task_id}
+        if unknown and not unknown <= (known := self._read()).keys():
+            return {task_id for task_id in task_ids if task_id not in known}
+        return {task_id for task_id in task_ids if "\0" in task_id}
+
+    def key(self, task_id: str) -> int | None:
+        """The short name of a task in the execution tables."""
+        return None if self.missing([task_id]) else self._known.get(task_id)
+
+    def names(self) -> dict[int, str]:
+        """Every task's name by its key."""
+        known = self._known if time.monotonic() - self._read_at < LIFE_S else self._read()
+        return {key: name for name, key in known.items()}
+
+    def forget(self) -> None:
+        """Have the next question answered by the database."""
+        self._read_at = 0.0
+
+    def all(self) -> list[dict[str, Any]]:
+        """Every task as it is registered; `served` when a live worker knows it."""
+        return self._pool.run(lambda c: c.cursor(row_factory=dict_row).execute(_LIST).fetchall())
+
+    def _read(self) -> dict[str, int]:
+        rows = self._pool.run(lambda c: c.execute("select task_id, task_key from pgtick.tasks").fetchall())
+        with self._lock:
+            self._known, self._read_at = dict(rows), time.monotonic()
+            return self._known
