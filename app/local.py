@@ -152,9 +152,8 @@ class Local:
         say(f"Starting the API on {self.api} and a worker")
         since = connection.execute("select clock_timestamp()").fetchone()
         registered = "select from pgtick.workers where state = 'RUNNING' and started_at >= %s"
-        bind = ["--bind", f"127.0.0.1:{self.settings.port}", "--workers", "2", "--threads", "4"]
-        quiet = ["--log-level", "warning", "--no-control-socket"]
-        self.children.append(Child.start("API", "gunicorn", *bind, *quiet, "app.wsgi:app"))
+        serve = ["gunicorn", "--config", "python:app.gunicorn_conf", "--no-control-socket", "app.wsgi:app"]
+        self.children.append(Child.start("API", *serve))
         self.children.append(Child.start("worker", "workers"))
         self._wait_until(self._is_healthy)
         self._wait_until(lambda: connection.execute(registered, since).fetchone() is not None)
