@@ -53,7 +53,8 @@ def rebuild_ops(connection: Connection) -> None:
     driver: psycopg.Connection[Any] = connection.connection.driver_connection  # type: ignore[assignment]
     for file in sorted(OPS.glob("*.sql")):
         driver.execute(file.read_bytes())
-    driver.execute("select pgtick.ensure_partitions()")
+    # Enough to begin with; workers make the rest of their runway.
+    driver.execute("select pgtick.ensure_partitions(runway => '4 hours')")
 
 
 with engine().connect() as opened, opened.begin():

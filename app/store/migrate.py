@@ -9,6 +9,7 @@ import psycopg
 import sqlalchemy.exc
 from alembic import command
 from alembic.config import Config
+from alembic.script import ScriptDirectory
 
 import migrations
 from app.events import emit
@@ -35,3 +36,8 @@ def migrate(patience_s: float = 120.0) -> None:
                 raise
             emit("migration_waits", error=cause)
             time.sleep(1)
+
+
+def newest() -> str:
+    """The version that `migrate` brings a database to."""
+    return ScriptDirectory.from_config(config()).get_current_head() or "none"

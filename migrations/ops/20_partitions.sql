@@ -63,8 +63,8 @@ set lock_timeout = '200ms'
 as $$
     select pgtick.extend_partitions('pending_executions', least(since, now() - interval '2 hours'), now() + runway)
          + pgtick.extend_partitions('finished_executions', least(since, now() - interval '2 hours'), now() + runway)
-         + pgtick.extend_partitions('jobs', now() - interval '1 day', now() + greatest(runway, interval '8 days'))
-         + pgtick.extend_partitions('execution_stats', now() - interval '1 day', now() + greatest(runway, interval '8 days'))
+         + pgtick.extend_partitions('jobs', now() - interval '1 day', now() + greatest(runway, interval '2 days'))
+         + pgtick.extend_partitions('execution_stats', now() - interval '1 day', now() + greatest(runway, interval '2 days'))
 $$;
 comment on function pgtick.ensure_partitions is 'Makes the missing partitions from since until now() + runway of every partitioned table; returns how many it made.';
 

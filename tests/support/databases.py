@@ -10,9 +10,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import psycopg
-from psycopg import sql
-from psycopg.conninfo import make_conninfo
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from pytest_postgresql.janitor import DatabaseJanitor
 
 from app.embedded import Cluster
 
@@ -25,30 +24,30 @@ class Server:
     def __init__(self, admin: str) -> None:
         self.admin = admin
 
-    def dsn(self, dbname: str) -> str:
-        return make_conninfo(self.admin, dbname=dbname)
-
     def create(self, dbname: str, template: str = "template0") -> str:
-        """A new database, a copy of `template`; returns its address."""
-        self._execute("create database {} template {}", dbname, template)
-        return self.dsn(dbname)
-
-    def drop(self, dbname: str) -> None:
-        """Drop a database, whoever is still connected to it."""
-        self._execute("drop database if exists {} with (force)", dbname)
+        """Makes a database, a copy of `template`; returns its address."""
+        self._janitor(dbname, template).init()
+        return make_conninfo(self.admin, dbname=dbname)
 
     @contextmanager
     def database(self, template: str = "template0") -> Iterator[str]:
-        """The address of a database that lasts as long as the block."""
+        """The address of a new database, a copy of `template`, that lasts as long as the block."""
         name = f"pgtick_test_{secrets.token_hex(6)}"
-        try:
-            yield self.create(name, template)
-        finally:
-            self.drop(name)
+        with self._janitor(name, template):
+            yield make_conninfo(self.admin, dbname=name)
 
-    def _execute(self, statement: str, *names: str) -> None:
-        with psycopg.connect(self.admin, autocommit=True) as connection:
-            connection.execute(sql.SQL(statement).format(*map(sql.Identifier, names)))
+    def _janitor(self, dbname: str, template: str) -> DatabaseJanitor:
+        # As root no server of pytest-postgresql's own can be started: it makes and drops databases on ours.
+        where = conninfo_to_dict(self.admin)
+        return DatabaseJanitor(
+            user=where["user"],
+            password=where.get("password"),
+            host=where["host"],
+            port=where["port"],
+            dbname=dbname,
+            template_dbname=template,
+            maintenance_dbname=where["dbname"],
+        )
 
 
 @contextmanager

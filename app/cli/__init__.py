@@ -1,0 +1,46 @@
+"""`pgtick`, the command line: a file per noun; commands read DATABASE_URL and PGTICK_* like API and workers do."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+import psycopg
+
+from app import logs
+from app.cli import server
+from app.errors import PgtickError, SettingsError
+from app.settings import Settings
+
+UNAVAILABLE = 69
+"""Exit status when the database is away (EX_UNAVAILABLE of sysexits.h)."""
+MISCONFIGURED = 78
+"""Exit status for settings that cannot work (EX_CONFIG)."""
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="pgtick")
+@click.pass_context
+def pgtick(context: click.Context) -> None:
+    """A job scheduler on PostgreSQL alone."""
+    context.obj = Settings.from_environment()
+    logs.set_up(context.obj)
+
+
+for command in server.commands:
+    pgtick.add_command(command)
+
+
+def main() -> None:
+    """Runs the command and turns errors into one line and an exit status."""
+    try:
+        pgtick(standalone_mode=True)
+    except SettingsError as error:
+        click.echo("\n".join(error.faults), err=True)
+        sys.exit(MISCONFIGURED)
+    except psycopg.OperationalError as error:
+        click.echo(f"the database is not available: {error}", err=True)
+        sys.exit(UNAVAILABLE)
+    except PgtickError as error:
+        click.echo(str(error), err=True)
+        sys.exit(1)
