@@ -3,11 +3,13 @@
 PY := .venv/bin/python
 # An installed PostgreSQL, 15 or newer, to test against besides the embedded one; empty if there is none.
 SYSTEM_PG = $(shell ls -d /usr/lib/postgresql/*/bin 2>/dev/null | sort -t/ -k5n | awk -F/ '$$5 >= 15' | tail -n 1)
-TESTS ?= tests
-export RATE SECONDS QUICK MINUTES
+# Tests of real worker processes measure time: they run after the others, one at a time.
+TIMED = $(wildcard tests/processes tests/browser)
+JOBS ?= 2
+export RATE SECONDS QUICK
 
 .DEFAULT_GOAL := help
-.PHONY: help run psql test lint format bench chaos migrate schema clean wipe
+.PHONY: help run psql test lint format bench migrate schema clean wipe
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -20,10 +22,15 @@ psql: .venv/.stamp ## Open psql on the database of `make run` (or on DATABASE_UR
 
 test: .venv/.stamp ## Run all tests on the embedded PostgreSQL, and the database tests on an installed one (TESTS=path)
 	@echo "==> Tests on $$($(PY) -m app.embedded)"
+ifdef TESTS
 	$(PY) -m pytest $(TESTS)
+else
+	$(PY) -m pytest --numprocesses=$(JOBS) $(TIMED:%=--ignore=%) tests
+	$(if $(TIMED),$(PY) -m pytest $(TIMED))
 ifneq ($(SYSTEM_PG),)
 	@echo "==> Database tests on $$(PG_BINDIR=$(SYSTEM_PG) $(PY) -m app.embedded)"
-	PG_BINDIR=$(SYSTEM_PG) $(PY) -m pytest tests/database
+	PG_BINDIR=$(SYSTEM_PG) $(PY) -m pytest --numprocesses=$(JOBS) tests/database
+endif
 endif
 
 lint: .venv/.stamp ## Check style, formatting, types and the direction of imports
@@ -38,9 +45,6 @@ format: .venv/.stamp ## Format the code and sort imports
 
 bench: .venv/.stamp ## Measure on this machine (SCENARIO=name RATE=per-second SECONDS=n QUICK=1)
 	$(PY) -m tests.bench $(SCENARIO)
-
-chaos: .venv/.stamp ## Kill, freeze and cut things while jobs run, then check that none is lost (MINUTES=n)
-	$(PY) -m tests.chaos
 
 migrate: .venv/.stamp ## Bring the database of DATABASE_URL to the newest schema
 	$(PY) -m alembic upgrade head
