@@ -10,6 +10,7 @@ import argparse
 import contextlib
 import ctypes
 import json
+import logging
 import os
 import shutil
 import signal
@@ -27,6 +28,7 @@ from typing import Any
 import psycopg
 from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from sqlalchemy.exc import DBAPIError
 
 from app import logs
 from app.embedded import Cluster, ClusterError, Lock
@@ -299,9 +301,12 @@ def main() -> None:
     try:
         settings = Settings.from_environment()
         logs.set_up(settings)
+        logging.getLogger("alembic").setLevel(logging.WARNING)
         {"run": lambda: Local(settings).run(), "psql": psql, "wipe": wipe}[command]()
     except (PgtickError, ClusterError, psycopg.Error) as error:
         sys.exit(f"error: {error}")
+    except DBAPIError as error:
+        sys.exit(f"error: {error.orig}")
 
 
 if __name__ == "__main__":
