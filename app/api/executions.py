@@ -5,7 +5,7 @@ from __future__ import annotations
 from flask import Blueprint, Response
 
 from app.api import filters, pagination, problems, responses
-from app.api.services import services
+from app.api.services import current
 from app.clock import clock
 from app.domain.execution import ExecutionId
 from app.domain.ids import parse_uuid
@@ -23,7 +23,7 @@ def index() -> Response:
 @blueprint.get("/jobs/<job_id>/executions")
 def of_job(job_id: str) -> Response:
     known = parse_uuid(job_id)
-    if known is None or services.pool.run(lambda c: jobs.created_at(c, known)) is None:
+    if known is None or current().pool.run(lambda c: jobs.created_at(c, known)) is None:
         raise problems.not_found("job")
     return _page(known)
 
@@ -31,7 +31,7 @@ def of_job(job_id: str) -> Response:
 @blueprint.get("/executions/<execution_id>")
 def show(execution_id: str) -> Response:
     known = ExecutionId.parse(execution_id)
-    row = known and services.pool.run(lambda c: executions.get(c, known))
+    row = known and current().pool.run(lambda c: executions.get(c, known))
     if not row:
         raise problems.not_found("execution")
     return responses.answer(responses.execution(row))
@@ -39,8 +39,8 @@ def show(execution_id: str) -> Response:
 
 def _page(job_id: str | None) -> Response:
     wanted, position, limit = filters.read_listing(job_id)
-    found = services.pool.run(lambda c: Search(c, wanted, clock.now_utc()).page(position, limit + 1))
-    names = services.tasks.names()
+    found = current().pool.run(lambda c: Search(c, wanted, clock.now_utc()).page(position, limit + 1))
+    names = current().tasks.names()
     items = [responses.execution(row | {"task_id": names.get(row["task_key"])}) for row in found[:limit]]
     cursor = None
     if len(found) > limit:

@@ -9,7 +9,7 @@ from flask import request
 
 from app.api.pagination import read_cursor, read_limit
 from app.api.problems import bad_parameter
-from app.api.services import services
+from app.api.services import current
 from app.domain.execution import STATUSES
 from app.schedule.dates import parse_instant
 from app.schedule.errors import ScheduleError
@@ -78,7 +78,7 @@ def _time(name: str) -> datetime | None:
 
 
 def _task(task_id: str) -> tuple[str, int]:
-    key = services.tasks.key(task_id)
+    key = current().tasks.key(task_id)
     if key is None:
         raise bad_parameter("task_id", f"no task {task_id[:200]!r} is registered")
     return task_id, key

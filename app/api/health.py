@@ -5,7 +5,7 @@ from __future__ import annotations
 from flask import Blueprint, Response
 
 from app.api import responses
-from app.api.services import services
+from app.api.services import current
 from app.store import health
 
 blueprint = Blueprint("health", __name__)
@@ -14,7 +14,7 @@ blueprint = Blueprint("health", __name__)
 @blueprint.get("/healthz")
 def show() -> Response:
     # Without a database this ends in 503 as everything does.
-    found = services.pool.run(health.read)
+    found = current().pool.run(health.read)
     body = {
         "status": "ok",
         "database": "ok",

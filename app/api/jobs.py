@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from flask import Blueprint, Response
@@ -12,13 +13,14 @@ from app.api.idempotency import read_key
 from app.api.json_checks import Malformed
 from app.api.problems import Problem
 from app.api.scheduling import Planned, plan
-from app.api.services import services
+from app.api.services import current
 from app.clock import clock
 from app.domain.ids import parse_uuid, uuid7, uuid7s
 from app.schedule.errors import ScheduleError, ScheduleErrors
 from app.schedule.policies import Policies
 from app.store import job_search, jobs
 from app.store.search import Filter
+from app.store.tasks import Tasks
 
 MAX_BATCH = 10_000
 
@@ -32,8 +34,9 @@ def create() -> Response:
         read = requests.read_job(body)
     except Malformed as error:
         raise Problem(400, f"the body is not JSON: {error}") from None
-    now = clock.now()
-    planned = plan(read, uuid7(now), services.settings.default_user, clock.now_utc(), _exists)
+    services = current()
+    exists = _exists(services.tasks, {read.post.task_id})
+    planned = plan(read, uuid7(clock.now()), services.settings.default_user, clock.now_utc(), exists)
     if isinstance(planned, list):
         raise problems.invalid(planned)
     created = services.writer.create(planned.job, read_key(planned.job.user_id, body))
@@ -55,9 +58,9 @@ def create_batch() -> Response:
         raise problems.invalid([problems.Fault("", str(error))]) from None
     if not 1 <= len(items) <= MAX_BATCH:
         raise problems.invalid([problems.Fault("", f"a batch has 1 to {MAX_BATCH} jobs; this one has {len(items)}")])
+    services = current()
     default_user, now = services.settings.default_user, clock.now_utc()
-    missing = services.tasks.missing({item.post.task_id for item in items if "task_id" not in item.broken})
-    exists = (lambda task_id: task_id not in missing) if missing else _any
+    exists = _exists(services.tasks, {item.post.task_id for item in items if "task_id" not in item.broken})
     planned: list[Planned] = []
     faults: list[dict[str, Any]] = []
     for index, (item, job_id) in enumerate(zip(items, uuid7s(len(items), clock.now()), strict=True)):
@@ -83,7 +86,7 @@ def create_batch() -> Response:
 @blueprint.get("/jobs")
 def index() -> Response:
     wanted, position, limit = filters.read_listing()
-    page = services.pool.run(lambda c: job_search.page(c, wanted, position, limit, clock.now_utc()))
+    page = current().pool.run(lambda c: job_search.page(c, wanted, position, limit, clock.now_utc()))
     cursor = page.next and pagination.write_cursor(page.next)
     items = [_listed(item) for item in page.items]
     return responses.answer({"jobs": items, "next_cursor": cursor}, 200, pagination.link(cursor))
@@ -97,7 +100,7 @@ def show(job_id: str) -> Response:
 @blueprint.delete("/jobs/<job_id>")
 def cancel(job_id: str) -> Response:
     known = _known(job_id)
-    if services.pool.run(lambda c: jobs.cancel(c, known)) is None:
+    if current().pool.run(lambda c: jobs.cancel(c, known)) is None:
         raise problems.not_found("job")
     return responses.answer(_job(known))
 
@@ -109,12 +112,10 @@ def _known(job_id: str) -> str:
     return known
 
 
-def _exists(task_id: str) -> bool:
-    return not services.tasks.missing([task_id])
-
-
-def _any(task_id: str) -> bool:
-    return True
+def _exists(tasks: Tasks, task_ids: set[str]) -> Callable[[str], bool]:
+    """Tells registered tasks from others, of these; asks the database at most once."""
+    missing = tasks.missing(task_ids)
+    return lambda task_id: task_id not in missing
 
 
 def _listed(item: job_search.Listed) -> dict[str, Any]:
@@ -141,11 +142,11 @@ def _listed(item: job_search.Listed) -> dict[str, Any]:
 
 
 def _job(job_id: str) -> dict[str, Any]:
-    row = services.pool.run(lambda c: jobs.get(c, job_id))
+    row = current().pool.run(lambda c: jobs.get(c, job_id))
     if row is None:
         raise problems.not_found("job")
     wanted = Filter(job_id=job_id)
-    page = services.pool.run(lambda c: job_search.page(c, wanted, None, 1, clock.now_utc()))
+    page = current().pool.run(lambda c: job_search.page(c, wanted, None, 1, clock.now_utc()))
     run = page.items[0].execution if page.items else None
     policies = _policies(row)
     first = row["next_run_at"] if row["paused_at"] is None and row["problem"] is None else None

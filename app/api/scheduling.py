@@ -24,6 +24,7 @@ SHOWN_RUNS = 5
 _UTC = "UTC"
 _LIKE_A_DATE = re.compile(r"\s*(\d{4}-|\d{8}T)", re.ASCII)
 _FORMS = '"now", a date and time in ISO 8601 with an offset, a cron expression, or an object with one of them'
+_RECURRING = Policies.defaults(recurring=True)
 _ONE_OFF = Policies.defaults(recurring=False)
 
 
@@ -51,15 +52,17 @@ def plan(read: Read, job_id: str, user_id: str, now: datetime, exists: Callable[
     faults = list(read.faults)
     if "task_id" not in broken and not exists(post.task_id):
         faults.append(Fault("/task_id", f"no task {post.task_id!r} is registered"))
-    try:
-        timing = None if broken & {"schedule", "timezone", "policies"} else _timing(post, job_id, now)
-    except _Faulty as error:
-        faults += error.faults
-    if faults or timing is None:
+    if broken & {"schedule", "timezone"}:
+        _policies(post.policies, True, faults)
         return faults
-    job, policies, warnings = timing
-    job.user_id = post.user_id or user_id
-    return Planned(job, policies, warnings)
+    try:
+        planned = _timing(post, job_id, now)
+    except _Faulty as error:
+        return faults + error.faults
+    if faults:
+        return faults
+    planned.job.user_id = post.user_id or user_id
+    return planned
 
 
 class _Faulty(Exception):
@@ -87,13 +90,23 @@ def _timing(post: JobPost, job_id: str, now: datetime) -> Planned:
     )
     if post.schedule is None and post.timezone is None and not post.policies:
         return Planned(job, _ONE_OFF, [])
-    asked = _asked(post)
     faults: list[Fault] = []
-    policies = _policies(post.policies, asked.type == CRON, faults)
+    try:
+        asked = _asked(post)
+    except _Faulty as error:
+        _policies(post.policies, True, error.faults)
+        raise
+    policies = _RECURRING if asked.type == CRON else _ONE_OFF
+    if post.policies:
+        policies = _policies(post.policies, policies.recurring, faults)
+    try:
+        job.timezone = _UTC if asked.timezone is None else zone(asked.timezone).key
+    except ScheduleError as error:
+        faults.append(_fault(error, asked))
+        asked = asked._replace(timezone=_UTC)
     warnings: list[str] = []
     job.schedule_type = asked.type
     try:
-        job.timezone = _UTC if asked.timezone is None else zone(asked.timezone).key
         if asked.type == CRON:
             _recur(job, asked, policies, now)
         elif asked.type == DATE:
@@ -104,10 +117,11 @@ def _timing(post: JobPost, job_id: str, now: datetime) -> Planned:
         raise _Faulty(*faults)
     if job.run_at is not None and asked.type == DATE and job.run_at < now:
         warnings.append("the date is in the past: the job starts now")
-    if policies is not _ONE_OFF and asked.type != CRON:
-        _apply(policies, job, now)
-    changed = policies.to_dict()
-    job.policies = None if changed is None else msgspec.json.encode(changed).decode()
+    if post.policies:
+        if asked.type != CRON:
+            _apply(policies, job, now)
+        changed = policies.to_dict()
+        job.policies = None if changed is None else msgspec.json.encode(changed).decode()
     return Planned(job, policies, warnings)
 
 

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import cast
 
 from flask import current_app
-from werkzeug.local import LocalProxy
 
 from app.schedule.zones import tzdata_version
 from app.settings import Settings
@@ -38,4 +37,6 @@ class Services:
         self.pool.close()
 
 
-services = cast(Services, LocalProxy(lambda: current_app.extensions[EXTENSION]))
+def current() -> Services:
+    """Those of the application that answers this request."""
+    return cast(Services, current_app.extensions[EXTENSION])

@@ -72,6 +72,8 @@ def cancel(connection: Connection, job_id: str) -> bool | None:
 
 
 def _columns(jobs: Sequence[NewJob], zone_version: str) -> list[str]:
+    run_ats = arrays.times([job.run_at for job in jobs])
+    spread = any(job.due_at is not None for job in jobs)
     return [
         arrays.plain([job.job_id for job in jobs]),
         arrays.texts([job.user_id for job in jobs]),
@@ -79,8 +81,8 @@ def _columns(jobs: Sequence[NewJob], zone_version: str) -> list[str]:
         arrays.plain([job.schedule_type for job in jobs]),
         arrays.texts([job.expression for job in jobs]),
         arrays.texts([job.timezone for job in jobs]),
-        arrays.times([job.run_at for job in jobs]),
-        arrays.times([job.due_at or job.run_at for job in jobs]),
+        run_ats,
+        arrays.times([job.due_at or job.run_at for job in jobs]) if spread else run_ats,
         arrays.texts([job.parameters for job in jobs]),
         arrays.plain([job.max_retries for job in jobs]),
         arrays.plain([job.timeout_s for job in jobs]),
