@@ -261,6 +261,19 @@ findings = Table(
     _required("seen_at", Time),
 )
 
+audit_log = Table(
+    "audit_log",
+    metadata,
+    Column("entry_id", BigInteger, Identity(always=True), primary_key=True),
+    _required("at", Time),
+    _required("action", Text),
+    _required("subject", Text),
+    _required("db_user", Text),
+    Column("user_id", Text),
+    _required("details", JSONB),
+    Index("audit_log_by_subject", "subject", "entry_id"),
+)
+
 partition_windows = Table(
     "partition_windows",
     metadata,

@@ -242,6 +242,19 @@ create table pgtick.findings (
     constraint findings_pkey primary key (kind, subject)
 );
 
+-- What people did by hand through the functions of this schema: who, what, on what. Written by pgtick.audit().
+create table pgtick.audit_log (
+    entry_id bigint generated always as identity,
+    at timestamptz not null default now(),
+    action text not null,
+    subject text not null,
+    db_user text not null default session_user,
+    user_id text,
+    details jsonb not null default '{}',
+    constraint audit_log_pkey primary key (entry_id)
+);
+create index audit_log_by_subject on pgtick.audit_log (subject, entry_id);
+
 -- The span of time that each partitioned table has partitions for, without holes: [from_at, until_at).
 create table pgtick.partition_windows (
     parent text not null,

@@ -1,0 +1,163 @@
+-- Why is it not running? One sentence for one execution or job.
+
+create or replace function pgtick.in_words(span interval) returns text
+language sql immutable parallel safe
+set search_path = pg_catalog, pg_temp
+as $$
+    select case
+        when s < 1 then round(s * 1000) || ' ms'
+        when s < 120 then round(s, 1) || ' s'
+        when s < 7200 then round(s / 60) || ' min'
+        when s < 172800 then round(s / 3600, 1) || ' h'
+        else round(s / 86400) || ' days'
+    end
+    from (select abs(extract(epoch from span))) as span_s (s)
+$$;
+comment on function pgtick.in_words is 'A span of time as people say it: 250 ms, 12.5 s, 90 min, 3.0 h, 12 days.';
+
+create or replace function pgtick.explain_waiting(p pgtick.pending_executions) returns text
+language plpgsql stable
+set search_path = pg_catalog, pg_temp
+as $$
+declare
+    task pgtick.tasks;
+    late interval := clock_timestamp() - p.due_at;
+    last_error text := p.errors -> -1 ->> 'error';
+    live integer;
+    knowing integer;
+    draining integer;
+    places integer;
+    taken integer;
+    served text;
+    ahead bigint;
+begin
+    select * into task from pgtick.tasks t where t.task_key = p.task_key;
+    if p.due_at > clock_timestamp() and p.attempt > 0 then
+        return format('It is RETRYING: attempt %s failed (%s), the next one comes at %s, in %s.', p.attempt, coalesce(last_error, 'no error was kept'),
+            p.due_at, pgtick.in_words(late));
+    elsif p.due_at > clock_timestamp() then
+        return format('It is not due before %s, in %s.', p.due_at, pgtick.in_words(late));
+    end if;
+    if p.overlap is not null and exists (select from pgtick.running_executions r where r.job_id = p.job_id) then
+        return format('It waits for the run of the same job before it to end: runs of this job must not overlap (overlap: %s).', p.overlap);
+    end if;
+    -- Workers announce every few seconds what they know and how much they run.
+    select count(*) filter (where w.state = 'RUNNING'),
+           count(*) filter (where w.state = 'RUNNING' and p.task_key = any (w.task_keys)),
+           count(*) filter (where w.state = 'DRAINING' and p.task_key = any (w.task_keys)),
+           sum(w.capacity) filter (where w.state = 'RUNNING' and p.task_key = any (w.task_keys)),
+           sum(w.running) filter (where w.state = 'RUNNING' and p.task_key = any (w.task_keys)),
+           string_agg(distinct array_to_string(w.queues, ', '), ', ') filter (where w.state = 'RUNNING' and w.queues is not null)
+    into live, knowing, draining, places, taken, served
+    from pgtick.workers w
+    where w.state in ('RUNNING', 'DRAINING') and w.last_seen_at > clock_timestamp() - interval '1 minute';
+    if live = 0 and draining = 0 then
+        return format('No worker is alive: it has been due for %s; start a worker.', pgtick.in_words(late));
+    elsif knowing = 0 and draining > 0 then
+        return format('All workers that know task %s are draining: it has been due for %s; start a worker.', task.task_id, pgtick.in_words(late));
+    elsif knowing = 0 and not exists (select from pgtick.workers w
+            where w.state = 'RUNNING' and w.last_seen_at > clock_timestamp() - interval '1 minute' and (w.queues is null or task.queue = any (w.queues))) then
+        return format('No live worker serves queue %s of task %s: they serve %s; add it to a worker''s PGTICK_QUEUES.', task.queue, task.task_id, served);
+    elsif knowing = 0 then
+        return format('No live worker knows task %s: start one whose PGTICK_TASKS names its module.', coalesce(task.task_id, '#' || p.task_key));
+    elsif late < interval '1 second' then
+        return format('It is due since %s; the next claim takes it.', pgtick.in_words(late));
+    elsif taken >= places then
+        select count(*) into ahead
+        from (
+            select from pgtick.pending_executions o
+            where o.due_at <= clock_timestamp() and o.due_at > clock_timestamp() - interval '7 days' and o.task_key = p.task_key
+              and (o.priority, o.due_at) < (p.priority, p.due_at)
+            limit 100000
+        ) as before;
+        return format('All %s places of the %s that know task %s are taken, and %s executions of it are before this one; it has been due for %s. More workers would help.',
+            places, case knowing when 1 then 'worker' else knowing || ' workers' end, task.task_id, ahead, pgtick.in_words(late));
+    elsif p.suspect then
+        return format('It waits to run alone in a child process, after it was lost with a worker %s times; it has been due for %s.', p.losses, pgtick.in_words(late));
+    end if;
+    return format('It has been due for %s, and %s free places know task %s: the next claim takes it, unless a transaction holds its row (see pg_stat_activity: idle in transaction).',
+        pgtick.in_words(late), places - taken, task.task_id);
+end $$;
+comment on function pgtick.explain_waiting is 'The part of pgtick.explain() for a pending execution.';
+
+create or replace function pgtick.explain(id text) returns text
+language plpgsql stable
+set search_path = pg_catalog, pg_temp
+as $$
+declare
+    parts text[] := regexp_match(id, '^\s*(?:(-?\d{1,18})-)?([0-9a-fA-F]{8}(?:-?[0-9a-fA-F]{4}){3}-?[0-9a-fA-F]{12})\s*$');
+    job uuid := parts[2]::uuid;
+    at timestamptz := '1970-01-01 00:00Z'::timestamptz + parts[1]::bigint * interval '1 microsecond';
+    r record;
+    p pgtick.pending_executions;
+    f pgtick.finished_executions;
+    s pgtick.schedules;
+    j pgtick.jobs;
+begin
+    if parts is null then
+        return format('"%s" is neither the id of an execution (<scheduled_at in µs>-<job_id>) nor of a job.', id);
+    end if;
+    select e.*, coalesce(w.name, '#' || e.worker_id) as worker, w.last_seen_at into r
+    from pgtick.running_executions e left join pgtick.workers w using (worker_id)
+    where e.job_id = job and (e.scheduled_at = at or at is null)
+    order by e.scheduled_at limit 1;
+    if found then
+        return case
+            when r.lease_expires_at < clock_timestamp() then
+                format('Worker %s lost its lease %s ago and was last seen %s ago: the janitor hands the execution to another.', r.worker,
+                    pgtick.in_words(clock_timestamp() - r.lease_expires_at), pgtick.in_words(clock_timestamp() - r.last_seen_at))
+            when r.due_at > clock_timestamp() then
+                format('Worker %s has claimed it ahead of its time and starts it at %s, in %s.', r.worker, r.due_at, pgtick.in_words(r.due_at - clock_timestamp()))
+            when r.cancel_requested_at is not null then
+                format('It runs on worker %s and was asked to stop %s ago.', r.worker, pgtick.in_words(clock_timestamp() - r.cancel_requested_at))
+            else
+                format('It is running: attempt %s on worker %s for %s, lease until %s.', r.attempt, r.worker,
+                    pgtick.in_words(clock_timestamp() - greatest(r.due_at, r.claimed_at)), r.lease_expires_at)
+        end;
+    end if;
+    select e.* into p from pgtick.pending_executions e where e.job_id = job and (e.scheduled_at = at or at is null) order by e.due_at limit 1;
+    if found then
+        return pgtick.explain_waiting(p);
+    end if;
+    select * into s from pgtick.schedules e where e.job_id = job;
+    if found and (at is null or at >= s.next_run_at or s.next_run_at is null) then
+        if s.problem is not null then
+            return format('Its schedule is broken and makes no occurrences: %s', s.problem);
+        elsif s.paused_at is not null then
+            return format('Its job is paused since %s%s; pgtick.resume_job continues it.', s.paused_at, coalesce(' (' || s.paused_note || ')', ''));
+        elsif s.next_run_at < clock_timestamp() - interval '10 seconds' then
+            return format('Its occurrence of %s should be pending since %s: no planner comes round, look at the workers.', s.next_run_at,
+                pgtick.in_words(clock_timestamp() - s.next_run_at));
+        elsif s.next_run_at is not null and (at is null or at = s.next_run_at) then
+            return format('It is planned for %s, in %s; it becomes pending shortly before.', s.next_run_at, pgtick.in_words(s.next_run_at - clock_timestamp()));
+        elsif s.next_run_at is not null then
+            return format('It is no occurrence that is known yet: the next of its job comes at %s.', s.next_run_at);
+        end if;
+    end if;
+    if at is null then
+        select e.* into f from pgtick.finished_executions e where e.job_id = job order by e.scheduled_at desc limit 1;
+    else
+        select e.* into f from pgtick.finished_executions e where e.job_id = job and e.scheduled_at = at;
+    end if;
+    if found then
+        return case f.status
+            when 'COMPLETED' then format('It is COMPLETED since %s (attempt %s, started %s after its time).', f.finished_at, f.attempt,
+                pgtick.in_words(f.started_at - f.due_at))
+            when 'FAILED' then format('It FAILED for good at %s after %s: %s. pgtick.retry_failed starts it anew.', f.finished_at,
+                case f.attempt when 1 then '1 attempt' else f.attempt || ' attempts' end, coalesce(f.error, 'no error was kept'))
+            when 'CANCELLED' then format('It was CANCELLED at %s%s.', f.finished_at, coalesce(': ' || f.error, ''))
+            else format('It was SKIPPED at %s: %s%s.', f.finished_at, coalesce(f.error, 'no reason was kept'),
+                case when f.skipped > 1 then ' (' || f.skipped || ' occurrences)' else '' end)
+        end;
+    end if;
+    select * into j from pgtick.jobs e where e.job_id = job;
+    if not found then
+        return format('There is no job %s, and no execution of it: the id is wrong, or it is older than the retention.', job);
+    elsif j.cancelled_at is not null then
+        return format('Its job was cancelled at %s.', j.cancelled_at);
+    elsif at is not null then
+        return format('Job %s has no execution at %s: the time is no occurrence of it, or longer ago than the retention.', job, at);
+    end if;
+    return format('Job %s has nothing left to run.', job);
+end $$;
+comment on function pgtick.explain is 'Why is it not running? One sentence about an execution id, or about a job id (what runs or comes next).';

@@ -1,0 +1,143 @@
+-- What people on call do by hand: retry in bulk, move, drain, look ahead.
+
+create or replace function pgtick.retry_failed(task_id text default null, user_id text default null, error text default null,
+    since timestamptz default now() - interval '1 day', until timestamptz default now(), max_count integer default 1000) returns integer
+language plpgsql
+set search_path = pg_catalog, pg_temp
+as $$
+declare
+    wanted integer;
+    failed record;
+    started integer := 0;
+    at timestamptz := clock_timestamp();
+begin
+    if max_count is null or max_count not between 1 and 100000 then
+        raise exception 'max_count: must be 1 to 100000, not %', coalesce(max_count::text, 'null') using errcode = 'invalid_parameter_value';
+    elsif since is null or until is null or since >= until then
+        raise exception 'since: must be before until' using errcode = 'invalid_parameter_value';
+    elsif retry_failed.task_id is not null then
+        select t.task_key into wanted from pgtick.tasks t where t.task_id = retry_failed.task_id;
+        if not found then
+            raise exception 'task_id: no task "%" is registered', retry_failed.task_id using errcode = 'invalid_parameter_value';
+        end if;
+    end if;
+    for failed in
+        select f.job_id, f.scheduled_at, pgtick.execution_id(f.scheduled_at, f.job_id) as execution_id
+        from pgtick.finished_executions f
+        where f.status = 'FAILED' and f.scheduled_at >= since and f.scheduled_at < until
+          and (wanted is null or f.task_key = wanted)
+          and (retry_failed.user_id is null or f.user_id = retry_failed.user_id)
+          and (retry_failed.error is null or strpos(lower(f.error), lower(retry_failed.error)) > 0)
+          and not exists (select from pgtick.jobs j where j.job_id = f.job_id and j.cancelled_at is not null)
+          and exists (select from pgtick.jobs j join pgtick.tasks t on t.task_id = j.task_id where j.job_id = f.job_id)
+          -- Not those that were retried before.
+          and not exists (select from pgtick.pending_executions o
+                          where o.job_id = f.job_id and o.origin = 'retry of ' || pgtick.execution_id(f.scheduled_at, f.job_id))
+          and not exists (select from pgtick.running_executions o
+                          where o.job_id = f.job_id and o.origin = 'retry of ' || pgtick.execution_id(f.scheduled_at, f.job_id))
+          and not exists (select from pgtick.finished_executions o
+                          where o.job_id = f.job_id and o.scheduled_at > since and o.origin = 'retry of ' || pgtick.execution_id(f.scheduled_at, f.job_id))
+        order by f.scheduled_at
+        limit max_count
+    loop
+        -- A final row stays as it is: the retry is an execution of its own, at a time of its own.
+        perform pgtick.start_anew(pgtick.job_named(failed.job_id), at + started * interval '1 microsecond', 'retry of ' || failed.execution_id);
+        started := started + 1;
+    end loop;
+    perform pgtick.audit('retry_failed', coalesce(retry_failed.task_id, 'all tasks'), jsonb_strip_nulls(jsonb_build_object('user_id', retry_failed.user_id,
+        'error', retry_failed.error, 'since', since, 'until', until, 'max_count', max_count, 'started', started)));
+    if started > 0 then
+        perform pg_notify('pgtick_due', (extract(epoch from at) * 1000000)::bigint::text);
+    end if;
+    return started;
+end $$;
+comment on function pgtick.retry_failed is
+    'Starts FAILED executions anew, those that were scheduled in [since, until) and match: task_id, user_id, a part of the error. The old ones stay FAILED; none is retried twice. Returns how many.';
+
+create or replace function pgtick.reschedule(job_id uuid, at timestamptz) returns text
+language plpgsql
+set search_path = pg_catalog, pg_temp
+as $$
+declare
+    job pgtick.jobs := pgtick.job_named(job_id);
+    target constant timestamptz := greatest(at, now());
+    made_until timestamptz;
+    moved pgtick.pending_executions;
+begin
+    if job.schedule_type = 'CRON' then
+        raise exception 'job_id: job % recurs; its times come from its expression', job_id using errcode = 'object_not_in_prerequisite_state';
+    elsif at is null or not isfinite(at) or at > now() + interval '10 years' then
+        raise exception 'at: must be a time within 10 years, not %', coalesce(at::text, 'null') using errcode = 'invalid_parameter_value';
+    end if;
+    select min(w.until_at) into made_until from pgtick.partition_windows w where w.parent in ('pending_executions', 'finished_executions');
+    delete from pgtick.pending_executions p where p.job_id = reschedule.job_id and p.attempt = 0 and p.origin is null returning p.* into moved;
+    if not found then
+        delete from pgtick.schedules s where s.job_id = reschedule.job_id
+        returning s.job_id, s.next_run_at, s.next_run_at, s.user_id, s.task_key, s.priority
+        into moved.job_id, moved.scheduled_at, moved.due_at, moved.user_id, moved.task_key, moved.priority;
+        if not found then
+            raise exception 'job_id: job % has started already, or is over', job_id using errcode = 'object_not_in_prerequisite_state';
+        end if;
+    end if;
+    if target < made_until then
+        insert into pgtick.pending_executions (job_id, scheduled_at, due_at, user_id, task_key, priority, overlap)
+        values (job.job_id, target, target, moved.user_id, moved.task_key, moved.priority, moved.overlap);
+    else
+        insert into pgtick.schedules (job_id, user_id, task_key, next_run_at, timezone, priority, policies)
+        values (job.job_id, moved.user_id, moved.task_key, target, job.timezone, moved.priority, job.policies);
+    end if;
+    update pgtick.jobs j set run_at = target, schedule_type = 'DATE', updated_at = now() where j.job_id = reschedule.job_id;
+    perform pgtick.audit('reschedule', job_id::text, jsonb_build_object('from', moved.scheduled_at, 'to', target));
+    if target <= now() + interval '1 second' then
+        perform pg_notify('pgtick_due', (extract(epoch from target) * 1000000)::bigint::text);
+    end if;
+    return pgtick.execution_id(target, job.job_id);
+end $$;
+comment on function pgtick.reschedule is 'Moves a job that runs once, and has not started, to another time (now, when that is past). Returns the id of its execution.';
+
+create or replace function pgtick.drain_worker(worker text) returns integer
+language plpgsql
+set search_path = pg_catalog, pg_temp
+as $$
+declare
+    drained bigint[];
+begin
+    with
+    asked as (
+        update pgtick.workers w set drain_requested_at = coalesce(w.drain_requested_at, now())
+        where (w.name = worker or w.worker_id::text = worker or starts_with(w.name, worker || ':'))
+          and w.state in ('RUNNING', 'DRAINING')
+        returning w.worker_id
+    )
+    select array_agg(a.worker_id order by a.worker_id) into drained from asked a;
+    if drained is null then
+        raise exception 'worker: no worker "%" is alive; see pgtick.worker_status', worker using errcode = 'no_data_found';
+    end if;
+    perform pgtick.audit('drain_worker', worker, jsonb_build_object('worker_ids', drained));
+    return cardinality(drained);
+end $$;
+comment on function pgtick.drain_worker is
+    'Asks workers to finish what they run, claim nothing more, and end: by worker_id, by name (host:pid), or all of a host. Returns how many.';
+
+create or replace function pgtick.next_runs(job_id uuid default null, max_count integer default 20)
+returns table (scheduled_at timestamptz, starts_in interval, job uuid, task_id text, state text)
+language sql stable
+set search_path = pg_catalog, pg_temp
+as $$
+    select n.at, n.at - now(), n.job_id, t.task_id, n.state
+    from (
+        (select p.due_at as at, p.job_id, p.task_key, case when p.attempt = 0 then 'PENDING' else 'RETRYING' end as state
+         from pgtick.pending_executions p
+         where p.due_at > now() and (next_runs.job_id is null or p.job_id = next_runs.job_id)
+         order by p.due_at limit max_count)
+        union all
+        (select s.next_run_at, s.job_id, s.task_key, 'PLANNED'
+         from pgtick.schedules s
+         where s.next_run_at is not null and s.paused_at is null and s.problem is null and (next_runs.job_id is null or s.job_id = next_runs.job_id)
+         order by s.next_run_at limit max_count)
+    ) as n
+    left join pgtick.tasks t using (task_key)
+    order by n.at
+    limit max_count
+$$;
+comment on function pgtick.next_runs is 'What comes next, of one job or of all, as far as it is pending or planned: of a recurring job, those of the coming minute and the one after.';

@@ -1,0 +1,451 @@
+"""What people on call do in psql: ask why something does not run, pause, resume, retry, move, drain."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+from uuid import UUID, uuid4
+
+import psycopg
+import pytest
+
+Connection = psycopg.Connection[Any]
+
+
+@pytest.fixture(autouse=True)
+def task(connection: Connection) -> None:
+    connection.execute("insert into pgtick.tasks (task_id, target, queue) values ('send_email', 'mail:send', 'mail')")
+
+
+def value(connection: Connection, query: str, *arguments: object) -> Any:
+    row = connection.execute(query, arguments).fetchone()
+    assert row is not None
+    return row[0]
+
+
+def create(connection: Connection, schedule: str = "now") -> UUID:
+    made: UUID = value(connection, "select pgtick.create_job('send_email', %s)", schedule)
+    return made
+
+
+def start_worker(connection: Connection, **columns: object) -> None:
+    facts = {"name": "host:1", "capacity": 10, "task_keys": [1], "version": "0", **columns}
+    places = ", ".join(["%s"] * len(facts))
+    connection.execute(f"insert into pgtick.workers ({', '.join(facts)}) values ({places})", list(facts.values()))
+
+
+def make_late(connection: Connection) -> None:
+    connection.execute(
+        "update pgtick.pending_executions"
+        " set due_at = now() - interval '1 minute', scheduled_at = now() - interval '1 minute'"
+    )
+
+
+def claim(connection: Connection, job_id: UUID, due: str = "now()", lease: str = "now() + interval '30 s'") -> None:
+    connection.execute(
+        "with gone as (delete from pgtick.pending_executions where job_id = %s returning *)"
+        " insert into pgtick.running_executions (claim_id, job_id, scheduled_at, due_at, user_id, task_key, priority,"
+        " attempt, losses, suspect, worker_id, lease_expires_at)"
+        f" select 1, job_id, scheduled_at, {due}, user_id, task_key, priority, attempt + 1, losses, suspect, 1,"
+        f" {lease} from gone",
+        [job_id],
+    )
+
+
+def finish(connection: Connection, job_id: UUID, status: str, error: str | None = None, attempt: int = 4) -> None:
+    connection.execute(
+        "with gone as (delete from pgtick.pending_executions where job_id = %s returning *)"
+        " insert into pgtick.finished_executions (job_id, scheduled_at, user_id, task_key, status, attempt, due_at,"
+        " started_at, finished_at, error) select job_id, scheduled_at, user_id, task_key, %s, %s, due_at, due_at,"
+        " now(), %s from gone",
+        [job_id, status, attempt, error],
+    )
+
+
+def explanation(connection: Connection, job_id: UUID) -> str:
+    """By the id of the execution, which must say the same as by the id of its job."""
+    by_job: str = value(connection, "select pgtick.explain(%s)", str(job_id))
+    execution_id = connection.execute(
+        "select execution_id from pgtick.executions where job_id = %s order by scheduled_at", [job_id]
+    ).fetchone()
+    if execution_id is not None:
+        # Times that pass between the two calls differ.
+        by_execution = value(connection, "select pgtick.explain(%s)", execution_id[0])
+        assert by_execution[:20] == by_job[:20]
+    return by_job
+
+
+# ── explain ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def far_off(connection: Connection) -> UUID:
+    return create(connection, "2030-01-01T00:00:00Z")
+
+
+def in_the_future(connection: Connection) -> UUID:
+    job_id = create(connection)
+    connection.execute("update pgtick.pending_executions set due_at = now() + interval '2 hours'")
+    return job_id
+
+
+def without_any_worker(connection: Connection) -> UUID:
+    start_worker(connection, last_seen_at="2020-01-01Z")
+    return create(connection)
+
+
+def without_a_worker_that_knows_it(connection: Connection) -> UUID:
+    start_worker(connection, task_keys=[99])
+    return create(connection)
+
+
+def without_a_worker_of_its_queue(connection: Connection) -> UUID:
+    start_worker(connection, task_keys=[99], queues=["reports"])
+    return create(connection)
+
+
+def with_workers_draining(connection: Connection) -> UUID:
+    start_worker(connection, state="DRAINING")
+    return create(connection)
+
+
+def behind_others(connection: Connection) -> UUID:
+    start_worker(connection, running=10)
+    first = create(connection)
+    second = create(connection)
+    make_late(connection)
+    connection.execute("update pgtick.pending_executions set priority = 1 where job_id = %s", [first])
+    return second
+
+
+def held_by_a_transaction(connection: Connection) -> UUID:
+    start_worker(connection)
+    job_id = create(connection)
+    make_late(connection)
+    return job_id
+
+
+def claimed_ahead(connection: Connection) -> UUID:
+    start_worker(connection)
+    job_id = create(connection)
+    claim(connection, job_id, due="now() + interval '10 s'")
+    return job_id
+
+
+def running(connection: Connection) -> UUID:
+    start_worker(connection)
+    job_id = create(connection)
+    claim(connection, job_id)
+    return job_id
+
+
+def with_its_lease_lost(connection: Connection) -> UUID:
+    start_worker(connection)
+    job_id = create(connection)
+    claim(connection, job_id, lease="now() - interval '1 s'")
+    return job_id
+
+
+def retrying(connection: Connection) -> UUID:
+    job_id = create(connection)
+    connection.execute(
+        "update pgtick.pending_executions set attempt = 2, due_at = now() + interval '25 s',"
+        """ errors = '[{"error": "ValueError: a"}, {"error": "ValueError: b"}]'"""
+    )
+    return job_id
+
+
+def behind_its_own_run(connection: Connection) -> UUID:
+    start_worker(connection)
+    job_id = create(connection)
+    claim(connection, job_id)
+    connection.execute("update pgtick.running_executions set overlap = 'skip'")
+    execution_id = value(connection, "select pgtick.run_now(%s)", job_id)
+    connection.execute("update pgtick.pending_executions set overlap = 'queue_one'")
+    assert "must not overlap" in value(connection, "select pgtick.explain(%s)", execution_id)
+    return job_id
+
+
+def paused(connection: Connection) -> UUID:
+    job_id = create(connection, "0 10 * * *")
+    connection.execute("select pgtick.pause_job(%s, 'holidays')", [job_id])
+    return job_id
+
+
+def with_a_broken_schedule(connection: Connection) -> UUID:
+    job_id = create(connection, "0 10 * * *")
+    connection.execute("update pgtick.schedules set problem = 'unknown zone Mars/Olympus'")
+    return job_id
+
+
+def planned(connection: Connection) -> UUID:
+    job_id = create(connection, "0 10 * * *")
+    connection.execute("update pgtick.schedules set next_run_at = now() + interval '3 hours'")
+    return job_id
+
+
+def unplanned(connection: Connection) -> UUID:
+    job_id = create(connection, "0 10 * * *")
+    connection.execute("update pgtick.schedules set next_run_at = now() - interval '1 hour'")
+    return job_id
+
+
+def completed(connection: Connection) -> UUID:
+    job_id = create(connection)
+    finish(connection, job_id, "COMPLETED", attempt=1)
+    return job_id
+
+
+def failed(connection: Connection) -> UUID:
+    job_id = create(connection)
+    finish(connection, job_id, "FAILED", "ValueError: no")
+    return job_id
+
+
+def skipped(connection: Connection) -> UUID:
+    job_id = create(connection)
+    finish(connection, job_id, "SKIPPED", "the run before it was not over")
+    return job_id
+
+
+def cancelled(connection: Connection) -> UUID:
+    job_id = create(connection)
+    connection.execute("select pgtick.cancel_job(%s)", [job_id])
+    return job_id
+
+
+@pytest.mark.parametrize(
+    ("situation", "words"),
+    [
+        (far_off, r"^It is planned for 2030-01-01 .* becomes pending shortly before\.$"),
+        (in_the_future, r"^It is not due before .*, in 2\.0 h\.$|in 120 min\.$"),
+        (without_any_worker, r"^No worker is alive: .* start a worker\.$"),
+        (without_a_worker_that_knows_it, r"^No live worker knows task send_email: .*PGTICK_TASKS"),
+        (without_a_worker_of_its_queue, r"^No live worker serves queue mail of task send_email: they serve reports; "),
+        (with_workers_draining, r"^All workers that know task send_email are draining"),
+        (behind_others, r"^All 10 places of the worker that know.* are taken, and 1 executions of it are before this"),
+        (
+            held_by_a_transaction,
+            r"^It has been due for 60\.\d s, and 10 free places know task send_email: .*idle in trans",
+        ),
+        (claimed_ahead, r"^Worker host:1 has claimed it ahead of its time and starts it at .*, in \d+\.\d s\.$"),
+        (running, r"^It is running: attempt 1 on worker host:1 for .*, lease until "),
+        (with_its_lease_lost, r"^Worker host:1 lost its lease 1\.\d s ago and was last seen .*janitor"),
+        (retrying, r"^It is RETRYING: attempt 2 failed \(ValueError: b\), the next one comes at .*, in 2\d\.\d s\.$"),
+        (behind_its_own_run, r"^It is running"),
+        (paused, r"^Its job is paused since .* \(holidays\); pgtick\.resume_job continues it\.$"),
+        (with_a_broken_schedule, r"^Its schedule is broken and makes no occurrences: unknown zone Mars/Olympus$"),
+        (planned, r"^It is planned for .*, in 3\.0 h; it becomes pending shortly before\.$"),
+        (unplanned, r"^Its occurrence of .* should be pending since 60 min: no planner comes round"),
+        (completed, r"^It is COMPLETED since .* \(attempt 1, started 0 ms after its time\)\.$"),
+        (
+            failed,
+            r"^It FAILED for good at .* after 4 attempts: ValueError: no\. pgtick\.retry_failed starts it anew\.$",
+        ),
+        (skipped, r"^It was SKIPPED at .*: the run before it was not over\.$"),
+        (cancelled, r"^It was CANCELLED at "),
+    ],
+    ids=lambda case: case.__name__ if callable(case) else "",
+)
+def test_explain_says_why(connection: Connection, situation: Callable[[Connection], UUID], words: str) -> None:
+    job_id = situation(connection)
+    sentence = explanation(connection, job_id)
+    assert re.search(words, sentence), sentence
+
+
+def test_explain_says_what_an_id_is_not(connection: Connection) -> None:
+    job_id = create(connection)
+    finish(connection, job_id, "COMPLETED")
+    for id, words in (
+        ("yesterday's", "neither the id of an execution"),
+        (str(uuid4()), "There is no job"),
+        (f"1790000000000000-{uuid4()}", "There is no job"),
+        (f"1790000000000000-{job_id}", "has no execution at 2026-09-2"),
+    ):
+        assert words in value(connection, "select pgtick.explain(%s)", id)
+
+
+# ── pause, resume, run now ───────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_pausing_takes_back_what_was_pending_ahead_and_resuming_leaves_the_next_time_to_the_planner(
+    connection: Connection,
+) -> None:
+    job_id = create(connection, "* * * * *")
+    connection.execute(
+        "insert into pgtick.pending_executions (job_id, scheduled_at, due_at, user_id, task_key, overlap)"
+        " select %s, at, at, 'default', 1, 'skip' "
+        " from unnest(array[now() - interval '1 s', now() + interval '20 s']) at",
+        [job_id],
+    )
+    connection.execute(
+        "update pgtick.schedules set next_run_at = now() + interval '80 s', runs = 2, zone_version = '2026a'"
+    )
+    assert value(connection, "select pgtick.pause_job(%s)", job_id) == 1
+    standing = (
+        "select runs, paused_at is not null, next_run_at < now() + interval '21 s', zone_version from pgtick.schedules"
+    )
+    assert connection.execute(standing).fetchone() == (1, True, True, "2026a")
+    assert value(connection, "select count(*) from pgtick.pending_executions") == 1, "what is due already goes on"
+
+    assert value(connection, "select pgtick.resume_job(%s)", job_id) is True
+    assert connection.execute(
+        "select paused_at, zone_version, planned_through >= now() - interval '1 s', next_run_at <= now()"
+        " from pgtick.schedules"
+    ).fetchone() == (None, None, True, True)
+    assert value(connection, "select pgtick.resume_job(%s)", job_id) is False
+
+
+def test_a_date_that_passed_while_paused_is_due_when_resumed(connection: Connection) -> None:
+    job_id = far_off(connection)
+    connection.execute("select pgtick.pause_job(%s)", [job_id])
+    connection.execute("update pgtick.schedules set next_run_at = now() - interval '1 day'")
+    connection.execute("select pgtick.resume_job(%s)", [job_id])
+    assert value(connection, "select next_run_at between now() - interval '5 s' and now() from pgtick.schedules")
+
+
+def test_run_now_makes_one_more_execution_also_while_paused(connection: Connection) -> None:
+    job_id = paused(connection)
+    execution_id = value(connection, "select pgtick.run_now(%s)", job_id)
+    assert connection.execute(
+        "select pgtick.execution_id(scheduled_at, job_id), origin, overlap, due_at <= clock_timestamp()"
+        " from pgtick.pending_executions"
+    ).fetchone() == (execution_id, "run_now", "queue_one", True)
+
+
+# ── retry, reschedule, drain, next runs ──────────────────────────────────────────────────────────────────────────────
+
+
+def test_retry_failed_starts_what_matches_once_and_leaves_the_final_rows(connection: Connection) -> None:
+    jobs = [create(connection) for _ in range(3)]
+    finish(connection, jobs[0], "FAILED", "TimeoutError: smtp 50%")
+    finish(connection, jobs[1], "FAILED", "ValueError: no")
+    finish(connection, jobs[2], "COMPLETED")
+    later = "now() + interval '1 minute'"
+    assert value(connection, f"select pgtick.retry_failed(error => 'smtp 50%%', until => {later})") == 1
+    assert value(connection, "select job_id from pgtick.pending_executions") == jobs[0]
+    assert value(connection, f"select pgtick.retry_failed('send_email', max_count => 10, until => {later})") == 1
+    assert value(connection, f"select pgtick.retry_failed(until => {later})") == 0, "none twice"
+    assert value(connection, "select count(*) from pgtick.finished_executions where status = 'FAILED'") == 2
+    assert {origin[:9] for (origin,) in connection.execute("select origin from pgtick.pending_executions")} == {
+        "retry of "
+    }
+
+
+def test_retry_failed_leaves_cancelled_jobs_and_other_times_alone(connection: Connection) -> None:
+    job_id = failed(connection)
+    assert value(connection, "select pgtick.retry_failed(until => now() - interval '1 hour')") == 0
+    connection.execute("select pgtick.cancel_job(%s)", [job_id])
+    assert value(connection, "select pgtick.retry_failed(until => now() + interval '1 minute')") == 0
+
+
+@pytest.mark.parametrize("to", ["2026-12-24T18:00:00Z", "2035-12-24T18:00:00Z"])
+@pytest.mark.parametrize("schedule", ["now", "2035-01-01T00:00:00Z"])
+def test_reschedule_moves_a_job_that_has_not_started(connection: Connection, schedule: str, to: str) -> None:
+    job_id = create(connection, schedule)
+    execution_id = value(connection, "select pgtick.reschedule(%s, greatest(%s::timestamptz, now()))", job_id, to)
+    found = connection.execute("select execution_id, status from pgtick.executions").fetchall()
+    assert found == [(execution_id, "PENDING")]
+    assert value(connection, "select schedule_type from pgtick.jobs") == "DATE"
+
+
+def test_drain_worker_by_id_name_or_host(connection: Connection) -> None:
+    for name in ("host:1", "host:2", "hostess:3"):
+        start_worker(connection, name=name)
+    assert value(connection, "select pgtick.drain_worker('1')") == 1
+    assert value(connection, "select pgtick.drain_worker('host:2')") == 1
+    assert value(connection, "select pgtick.drain_worker('host')") == 2
+    asked = connection.execute(
+        "select name from pgtick.workers where drain_requested_at is not null order by 1"
+    ).fetchall()
+    assert asked == [("host:1",), ("host:2",)]
+
+
+def test_next_runs_in_order_of_time(connection: Connection) -> None:
+    soon, later = create(connection), planned(connection)
+    connection.execute("update pgtick.pending_executions set due_at = now() + interval '1 hour'")
+    found = connection.execute("select job, state, task_id from pgtick.next_runs()").fetchall()
+    assert found == [(soon, "PENDING", "send_email"), (later, "PLANNED", "send_email")]
+    assert connection.execute("select job from pgtick.next_runs(%s, 1)", [later]).fetchall() == [(later,)]
+
+
+# ── validation and audit ─────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    ("call", "field"),
+    [
+        ("pause_job(gen_random_uuid())", "job_id"),
+        ("pause_job(null)", "job_id"),
+        ("resume_job(gen_random_uuid())", "job_id"),
+        ("run_now(gen_random_uuid())", "job_id"),
+        ("reschedule(gen_random_uuid(), now())", "job_id"),
+        ("reschedule((select job_id from pgtick.jobs), 'infinity')", "at"),
+        ("reschedule((select job_id from pgtick.jobs), null)", "at"),
+        ("retry_failed('no_such_task')", "task_id"),
+        ("retry_failed(max_count => 0)", "max_count"),
+        ("retry_failed(since => now(), until => now())", "since"),
+        ("drain_worker('nobody')", "worker"),
+        ("pause_job((select job_id from pgtick.jobs))", "job_id"),
+    ],
+)
+def test_what_cannot_be_done_is_refused_naming_the_field_and_changes_nothing(
+    connection: Connection, call: str, field: str
+) -> None:
+    create(connection)
+    with pytest.raises(psycopg.Error, match=f"^{field}: "):
+        connection.execute(f"select pgtick.{call}")
+    assert value(connection, "select count(*) from pgtick.audit_log") == 0
+
+
+def test_a_cancelled_job_cannot_be_run(connection: Connection) -> None:
+    with pytest.raises(psycopg.errors.ObjectNotInPrerequisiteState, match="was cancelled"):
+        connection.execute("select pgtick.run_now(%s)", [cancelled(connection)])
+
+
+def test_every_deed_is_in_the_audit_log(connection: Connection) -> None:
+    start_worker(connection)
+    once, daily = create(connection), create(connection, "0 10 * * *")
+    with connection.transaction():
+        connection.execute("set local pgtick.user_id = 'ann'")
+        connection.execute("select pgtick.reschedule(%s, now() + interval '1 hour')", [once])
+        connection.execute("select pgtick.pause_job(%s, 'holidays')", [daily])
+        connection.execute("select pgtick.resume_job(%s)", [daily])
+        connection.execute("select pgtick.run_now(%s)", [daily])
+        connection.execute("select pgtick.retry_failed()")
+        connection.execute("select pgtick.drain_worker('host')")
+    connection.execute("select pgtick.cancel_job(%s)", [once])
+    found = connection.execute(
+        "select action, subject, user_id, db_user from pgtick.audit_log order by entry_id"
+    ).fetchall()
+    assert [row[0] for row in found] == [
+        "reschedule",
+        "pause",
+        "resume",
+        "run_now",
+        "retry_failed",
+        "drain_worker",
+        "cancel",
+    ]
+    assert [row[1] for row in found[:3]] == [str(once), str(daily), str(daily)]
+    assert {row[2] for row in found[:6]} == {"ann"}
+    assert {row[3] for row in found} == {connection.info.user}
+
+
+def test_functions_mean_their_own_tables_whatever_the_search_path(connection: Connection) -> None:
+    job_id = create(connection, "0 10 * * *")
+    connection.execute("create schema trap")
+    connection.execute("create table trap.jobs (job_id uuid)")
+    connection.execute(
+        "create function trap.now() returns timestamptz language sql as $$ select '-infinity'::timestamptz $$"
+    )
+    connection.execute("set search_path = trap, pg_catalog")
+    connection.execute("select pgtick.pause_job(%s)", [job_id])
+    connection.execute("select pgtick.resume_job(%s)", [job_id])
+    assert value(connection, "select next_run_at > '-infinity' from pgtick.schedules")
+    unsafe = connection.execute(
+        "select proname from pg_catalog.pg_proc where pronamespace = 'pgtick'::regnamespace and prokind = 'f' and"
+        # Bodies in SQL-standard form were parsed once, when they were made.
+        " prosqlbody is null and not coalesce(proconfig::text like '%search_path=pg_catalog, pg_temp%', false)"
+    ).fetchall()
+    assert unsafe == []
