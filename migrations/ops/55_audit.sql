@@ -9,7 +9,3 @@ as $$
 $$;
 comment on function pgtick.audit is
     'Writes one entry of pgtick.audit_log. A program that acts for its own users names them first: set local pgtick.user_id = ''…''.';
-comment on table pgtick.audit_log is 'What people did by hand: who, what, when, on what.';
-comment on column pgtick.audit_log.subject is 'An execution, job or worker id, or the filter of a bulk operation.';
-comment on column pgtick.audit_log.db_user is 'The database role that was logged in.';
-comment on column pgtick.audit_log.user_id is 'The user a program acted for, when it said so (pgtick.user_id).';

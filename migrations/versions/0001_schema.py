@@ -38,11 +38,13 @@ def downgrade() -> None:
         declare object text;
         begin
             for object in
-                select format('table pgtick.%I', relname) from pg_class
-                where relnamespace = 'pgtick'::regnamespace and relkind in ('r', 'p') and not relispartition
-                  and relname <> 'alembic_version'
+                (select 'routine if exists ' || oid::regprocedure from pg_proc where pronamespace = 'pgtick'::regnamespace)
                 union all
-                select 'routine ' || oid::regprocedure from pg_proc where pronamespace = 'pgtick'::regnamespace
+                (select format('table if exists pgtick.%I', relname) from pg_class
+                 where relnamespace = 'pgtick'::regnamespace and relkind in ('r', 'p') and not relispartition
+                   and relname <> 'alembic_version')
+                -- Routines first: some take a row of a table.
+                order by 1
             loop
                 execute 'drop ' || object || ' cascade';
             end loop;

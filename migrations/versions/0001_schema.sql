@@ -242,7 +242,9 @@ create table pgtick.findings (
     constraint findings_pkey primary key (kind, subject)
 );
 
--- What people did by hand through the functions of this schema: who, what, on what. Written by pgtick.audit().
+-- What people did by hand through the functions of this schema, written by pgtick.audit(). subject is the id of an
+-- execution, job or worker, or what a bulk operation was about; db_user the role that was logged in; user_id whom a
+-- program acted for.
 create table pgtick.audit_log (
     entry_id bigint generated always as identity,
     at timestamptz not null default now(),
