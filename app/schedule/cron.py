@@ -129,7 +129,7 @@ class Cron:
             placed, gap = self._place(wall, reading)
             if placed is not None and placed > after:
                 return placed
-            wall = _behind(gap, wall) if gap else wall + _TICK
+            wall = gap.high if gap else wall + _TICK
         return None
 
     def _before(self, before: datetime, local: datetime, reading: int) -> datetime | None:
@@ -142,7 +142,7 @@ class Cron:
             if placed is not None and placed < before:
                 return placed
             if gap:
-                wall = max(gap.low, wall.replace(hour=0, minute=0, second=0))
+                wall = gap.low
         return None
 
     def _place(self, wall: datetime, reading: int) -> tuple[datetime | None, Shift | None]:
@@ -181,18 +181,10 @@ class Cron:
         """The matching walls in a gap whose date exists, at most three of them."""
         found: list[datetime] = []
         wall = self.fields.at_or_after(shift.low)
-        while wall is not None and wall < shift.high and len(found) < 3:
-            if shift.swallows_date_of(wall):
-                wall = self.fields.at_or_after(_behind(shift, wall))
-                continue
+        while wall is not None and wall < shift.high and len(found) < 3 and not shift.swallows_date_of(wall):
             found.append(wall)
             wall = self.fields.at_or_after(wall + _TICK)
         return found
-
-
-def _behind(gap: Shift, wall: datetime) -> datetime:
-    """Where to look on after a wall in a gap: behind the gap, or on its next date, which may exist."""
-    return min(gap.high, wall.replace(hour=0, minute=0, second=0) + _DAY)
 
 
 def _ambiguous(local: datetime) -> bool:

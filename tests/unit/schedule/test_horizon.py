@@ -204,7 +204,8 @@ def test_catching_up_goes_on_where_the_limit_stopped_it() -> None:
 
 
 def test_nothing_is_planned_with_no_room() -> None:
-    for policies in (None, {"missed": "all"}):
+    catch_up: dict[str, object] = {"missed": "all"}
+    for policies in (None, catch_up):
         result = planned("* * * * *", "2026-03-02T11:00", policies, limit=0)
         assert result == Plan([], [], utc("2026-03-02T11:00"), 0)
 
@@ -256,6 +257,12 @@ def test_jitter_spreads_and_is_the_same_each_time() -> None:
     assert 0 <= min(late) < 3
     assert 27 < max(late) < 30
     assert 12 < sum(late) / len(late) < 18
+
+
+def test_occurrences_that_jitter_may_still_hold_back_are_not_missed() -> None:
+    result = planned("* * * * *", "2026-03-02T11:56", {"jitter_s": 600})
+    assert times(result) == [f"02 {minute}:00" for minute in ("11:56", "11:57", "11:58", "11:59", "12:00", "12:01")]
+    assert not result.skipped
 
 
 def test_daylight_saving_policies_reach_the_plan() -> None:
