@@ -9,6 +9,9 @@ from __future__ import annotations
 import time
 from datetime import UTC, datetime
 
+DRIFT = 200e-6
+"""Seconds a second by which two clocks may part."""
+
 
 class Clock:
     """The database's time as seen from this process, in seconds since the epoch.
@@ -35,10 +38,11 @@ class Clock:
         bound = received - sent
         # At `received` the database's clock stood at database_time or later.
         offset = database_time - received
-        # A tight old reading beats a loose new one, until drift or a step of the database's clock outweighs it.
-        stale = received - self._observed > 30.0
+        # A tight old reading beats a loose new one, until drift or a step of the database's clock outweighs it: a round
+        # trip takes seconds while a task holds the interpreter.
+        known = self._bound + DRIFT * (received - self._observed)
         stepped = not (self._offset - 0.05 - bound <= offset <= self._offset + 0.05 + self._bound)
-        if bound <= self._bound * 1.5 or stale or stepped:
+        if bound <= known * 1.5 or stepped:
             self._offset, self._bound, self._observed = offset, bound, received
 
     @property

@@ -24,6 +24,11 @@ LEVELS = {
     "listener_lost": logging.WARNING,
     "leases_recovered": logging.WARNING,
     "finding": logging.WARNING,
+    "run_abandoned": logging.ERROR,
+    "report_unstorable": logging.ERROR,
+    "report_given_up": logging.ERROR,
+    "reports_held": logging.WARNING,
+    "claims_taken_back": logging.WARNING,
     "schedule_broken": logging.ERROR,
     "request_failed": logging.ERROR,
 }

@@ -57,8 +57,21 @@ class Settings:
     report_batch: int = _setting(500, "PGTICK_REPORT_BATCH", "outcomes written in one statement")
     horizon_s: float = _setting(60.0, "PGTICK_HORIZON_S", "how far ahead recurring occurrences are made pending")
     janitor_s: float = _setting(5.0, "PGTICK_JANITOR_S", "pause between rounds of the janitor")
+    kill_after_s: float = _setting(
+        5.0,
+        "PGTICK_KILL_AFTER_S",
+        "time to end for a run that timed out or was cancelled, before it is killed or given up",
+    )
+    unhealthy_s: float = _setting(
+        30.0, "PGTICK_UNHEALTHY_S", "a worker whose loop does not come round for so long is unhealthy"
+    )
     drain_s: float = _setting(30.0, "PGTICK_DRAIN_S", "time that running executions get when a worker is stopped")
     runway_hours: int = _setting(48, "PGTICK_RUNWAY_HOURS", "partitions made ahead; later one-offs stand in schedules")
+    guards_s: float = _setting(10.0, "PGTICK_GUARDS_S", "pause between looks for findings, such as old snapshots")
+    old_snapshot_s: float = _setting(
+        60.0, "PGTICK_OLD_SNAPSHOT_S", "a transaction that is open for longer is a finding: it holds back VACUUM"
+    )
+    partitions_s: float = _setting(60.0, "PGTICK_PARTITIONS_S", "pause between looks after partitions")
     retention_days: int = _setting(30, "PGTICK_RETENTION_DAYS", "finished executions and their jobs are kept so long")
     health_port: int = _setting(0, "PGTICK_HEALTH_PORT", "port of a worker's /healthz on loopback; 0: none")
     log_format: str = _setting("text", "PGTICK_LOG_FORMAT", "text (key=value lines) or json")

@@ -1,32 +1,103 @@
 CREATE SCHEMA pgtick;
 
-CREATE FUNCTION pgtick.cancel_job(job_id uuid) RETURNS integer
+CREATE FUNCTION pgtick.audit(action text, subject text, details jsonb DEFAULT '{}'::jsonb) RETURNS void
     LANGUAGE sql
     SET search_path TO 'pg_catalog', 'pg_temp'
     AS $$
-    with
-    job as (
-        update pgtick.jobs j set cancelled_at = now() where j.job_id = cancel_job.job_id and j.cancelled_at is null
-    ),
-    standing as (
-        delete from pgtick.schedules s where s.job_id = cancel_job.job_id
-    ),
-    waiting as (
-        delete from pgtick.pending_executions p where p.job_id = cancel_job.job_id returning p.*
-    ),
-    over as (
-        insert into pgtick.finished_executions (job_id, scheduled_at, user_id, task_key, status, attempt, due_at, finished_at, losses, origin, error, errors)
-        select job_id, scheduled_at, user_id, task_key, 'CANCELLED', attempt, due_at, now(), losses, origin, errors -> -1 ->> 'error', errors
-        from waiting
-        on conflict do nothing
-    )
-    select count(*)::integer from waiting
+    insert into pgtick.audit_log (action, subject, user_id, details)
+    values (action, subject, nullif(current_setting('pgtick.user_id', true), ''), coalesce(details, '{}'))
 $$;
 
-COMMENT ON FUNCTION pgtick.cancel_job(job_id uuid) IS 'Cancels what has not started of a job, for good. Returns how many pending executions that were.';
+COMMENT ON FUNCTION pgtick.audit(action text, subject text, details jsonb) IS 'Writes one entry of pgtick.audit_log. A program that acts for its own users names them first: set local pgtick.user_id = ''…''.';
+
+CREATE FUNCTION pgtick.cancel_execution(job_id uuid, scheduled_at timestamp with time zone) RETURNS text
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+#variable_conflict use_column
+declare
+    claim bigint;
+    final text;
+begin
+    for turn in 1..3 loop
+        with
+        waiting as (
+            delete from pgtick.pending_executions p
+            where p.job_id = cancel_execution.job_id and p.scheduled_at = cancel_execution.scheduled_at
+            returning p.*
+        ),
+        over as (
+            insert into pgtick.finished_executions (job_id, scheduled_at, user_id, task_key, status, attempt, due_at, finished_at, losses, origin, error, errors)
+            select job_id, scheduled_at, user_id, task_key, 'CANCELLED', attempt, due_at, clock_timestamp(), losses, origin, errors -> -1 ->> 'error', errors
+            from waiting
+            on conflict do nothing
+        )
+        select 'CANCELLED' into final from waiting;
+        if final is not null then
+            return final;
+        end if;
+        update pgtick.running_executions r set cancel_requested_at = coalesce(r.cancel_requested_at, clock_timestamp())
+        where r.job_id = cancel_execution.job_id and r.scheduled_at = cancel_execution.scheduled_at
+        returning r.claim_id into claim;
+        if claim is not null then
+            perform pg_notify('pgtick_cancel', claim::text);
+            return 'IN_PROGRESS';
+        end if;
+        select f.status into final from pgtick.finished_executions f
+        where f.job_id = cancel_execution.job_id and f.scheduled_at = cancel_execution.scheduled_at;
+        if final is not null then
+            return final;
+        end if;
+    end loop;
+    return null;
+end $$;
+
+COMMENT ON FUNCTION pgtick.cancel_execution(job_id uuid, scheduled_at timestamp with time zone) IS 'Cancels one execution. Returns its status then: CANCELLED; IN_PROGRESS when it runs and is being stopped; another when it was over; null when there is none.';
+
+CREATE FUNCTION pgtick.cancel_job(job_id uuid) RETURNS integer
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+#variable_conflict use_column
+declare
+    moved integer;
+    claim record;
+    cancelled integer := 0;
+begin
+    update pgtick.jobs j set cancelled_at = now() where j.job_id = cancel_job.job_id and j.cancelled_at is null;
+    -- Waits for a planner that is just making occurrences of it pending.
+    delete from pgtick.schedules s where s.job_id = cancel_job.job_id;
+    for turn in 1..2 loop
+        with
+        waiting as (
+            delete from pgtick.pending_executions p where p.job_id = cancel_job.job_id returning p.*
+        ),
+        over as (
+            insert into pgtick.finished_executions (job_id, scheduled_at, user_id, task_key, status, attempt, due_at, finished_at, losses, origin, error, errors)
+            select job_id, scheduled_at, user_id, task_key, 'CANCELLED', attempt, due_at, clock_timestamp(), losses, origin, errors -> -1 ->> 'error', errors
+            from waiting
+            on conflict do nothing
+        )
+        select count(*) into moved from waiting;
+        cancelled := cancelled + moved;
+        -- Claimed, but perhaps not started: its worker decides, and it alone knows.
+        for claim in
+            update pgtick.running_executions r set revoked_at = clock_timestamp()
+            where r.job_id = cancel_job.job_id and r.revoked_at is null
+            returning r.claim_id, r.due_at > clock_timestamp() as ahead
+        loop
+            perform pg_notify('pgtick_revoke', claim.claim_id::text);
+            cancelled := cancelled + claim.ahead::integer;
+        end loop;
+    end loop;
+    perform pgtick.audit('cancel', job_id::text, jsonb_build_object('cancelled', cancelled));
+    return cancelled;
+end $$;
+
+COMMENT ON FUNCTION pgtick.cancel_job(job_id uuid) IS 'Cancels what has not started of a job, retries included, for good; what runs goes on. Returns how many executions that were.';
 
 CREATE FUNCTION pgtick.create_job(task_id text, schedule text DEFAULT 'now'::text, parameters jsonb DEFAULT '{}'::jsonb, user_id text DEFAULT 'default'::text, timezone text DEFAULT 'UTC'::text, max_retries integer DEFAULT NULL::integer, timeout_s double precision DEFAULT NULL::double precision) RETURNS uuid
-    LANGUAGE plpgsql
+    LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
     AS $_$
 declare
@@ -73,6 +144,30 @@ end $_$;
 
 COMMENT ON FUNCTION pgtick.create_job(task_id text, schedule text, parameters jsonb, user_id text, timezone text, max_retries integer, timeout_s double precision) IS 'Creates a job in the caller''s transaction and returns its id. schedule: now, an ISO 8601 date with an offset, or a cron expression.';
 
+CREATE FUNCTION pgtick.drain_worker(worker text) RETURNS integer
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+declare
+    drained bigint[];
+begin
+    with
+    asked as (
+        update pgtick.workers w set drain_requested_at = coalesce(w.drain_requested_at, now())
+        where (w.name = worker or w.worker_id::text = worker or starts_with(w.name, worker || ':'))
+          and w.state in ('RUNNING', 'DRAINING')
+        returning w.worker_id
+    )
+    select array_agg(a.worker_id order by a.worker_id) into drained from asked a;
+    if drained is null then
+        raise exception 'worker: no worker "%" is alive; see pgtick.worker_status', worker using errcode = 'no_data_found';
+    end if;
+    perform pgtick.audit('drain_worker', worker, jsonb_build_object('worker_ids', drained));
+    return cardinality(drained);
+end $$;
+
+COMMENT ON FUNCTION pgtick.drain_worker(worker text) IS 'Asks workers to finish what they run, claim nothing more, and end: by worker_id, by name (host:pid), or all of a host. Returns how many.';
+
 CREATE FUNCTION pgtick.drop_partition(partition text) RETURNS boolean
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
@@ -113,8 +208,8 @@ CREATE FUNCTION pgtick.ensure_partitions(runway interval DEFAULT '48:00:00'::int
     AS $$
     select pgtick.extend_partitions('pending_executions', least(since, now() - interval '2 hours'), now() + runway)
          + pgtick.extend_partitions('finished_executions', least(since, now() - interval '2 hours'), now() + runway)
-         + pgtick.extend_partitions('jobs', now() - interval '1 day', now() + greatest(runway, interval '8 days'))
-         + pgtick.extend_partitions('execution_stats', now() - interval '1 day', now() + greatest(runway, interval '8 days'))
+         + pgtick.extend_partitions('jobs', now() - interval '1 day', now() + greatest(runway, interval '2 days'))
+         + pgtick.extend_partitions('execution_stats', now() - interval '1 day', now() + greatest(runway, interval '2 days'))
 $$;
 
 COMMENT ON FUNCTION pgtick.ensure_partitions(runway interval, since timestamp with time zone) IS 'Makes the missing partitions from since until now() + runway of every partitioned table; returns how many it made.';
@@ -124,6 +219,176 @@ CREATE FUNCTION pgtick.execution_id(scheduled_at timestamp with time zone, job_i
     RETURN ((((EXTRACT(epoch FROM scheduled_at) * (1000000)::numeric))::bigint || '-'::text) || job_id);
 
 COMMENT ON FUNCTION pgtick.execution_id(scheduled_at timestamp with time zone, job_id uuid) IS 'The printed id of an execution: <scheduled_at in µs>-<job_id>.';
+
+CREATE FUNCTION pgtick.explain(id text) RETURNS text
+    LANGUAGE plpgsql STABLE SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $_$
+declare
+    parts text[] := regexp_match(id, '^\s*(?:(-?\d{1,18})-)?([0-9a-fA-F]{8}(?:-?[0-9a-fA-F]{4}){3}-?[0-9a-fA-F]{12})\s*$');
+    job uuid := parts[2]::uuid;
+    at timestamptz := '1970-01-01 00:00Z'::timestamptz + parts[1]::bigint * interval '1 microsecond';
+    r record;
+    p pgtick.pending_executions;
+    f pgtick.finished_executions;
+    s pgtick.schedules;
+    j pgtick.jobs;
+begin
+    if parts is null then
+        return format('"%s" is neither the id of an execution (<scheduled_at in µs>-<job_id>) nor of a job.', id);
+    end if;
+    select e.*, coalesce(w.name, '#' || e.worker_id) as worker, w.last_seen_at into r
+    from pgtick.running_executions e left join pgtick.workers w using (worker_id)
+    where e.job_id = job and (e.scheduled_at = at or at is null)
+    order by e.scheduled_at limit 1;
+    if found then
+        return case
+            when r.lease_expires_at < clock_timestamp() then
+                format('Worker %s lost its lease %s ago and was last seen %s ago: the janitor hands the execution to another.', r.worker,
+                    pgtick.in_words(clock_timestamp() - r.lease_expires_at), pgtick.in_words(clock_timestamp() - r.last_seen_at))
+            when r.due_at > clock_timestamp() then
+                format('Worker %s has claimed it ahead of its time and starts it at %s, in %s.', r.worker, r.due_at, pgtick.in_words(r.due_at - clock_timestamp()))
+            when r.cancel_requested_at is not null then
+                format('It runs on worker %s and was asked to stop %s ago.', r.worker, pgtick.in_words(clock_timestamp() - r.cancel_requested_at))
+            else
+                format('It is running: attempt %s on worker %s for %s, lease until %s.', r.attempt, r.worker,
+                    pgtick.in_words(clock_timestamp() - greatest(r.due_at, r.claimed_at)), r.lease_expires_at)
+        end;
+    end if;
+    select e.* into p from pgtick.pending_executions e where e.job_id = job and (e.scheduled_at = at or at is null) order by e.due_at limit 1;
+    if found then
+        return pgtick.explain_waiting(p);
+    end if;
+    select * into s from pgtick.schedules e where e.job_id = job;
+    if found and (at is null or at >= s.next_run_at or s.next_run_at is null) then
+        if s.problem is not null then
+            return format('Its schedule is broken and makes no occurrences: %s', s.problem);
+        elsif s.paused_at is not null then
+            return format('Its job is paused since %s%s; pgtick.resume_job continues it.', s.paused_at, coalesce(' (' || s.paused_note || ')', ''));
+        elsif s.next_run_at < clock_timestamp() - interval '10 seconds' then
+            return format('Its occurrence of %s should be pending since %s: no planner comes round, look at the workers.', s.next_run_at,
+                pgtick.in_words(clock_timestamp() - s.next_run_at));
+        elsif s.next_run_at is not null and (at is null or at = s.next_run_at) then
+            return format('It is planned for %s, in %s; it becomes pending shortly before.', s.next_run_at, pgtick.in_words(s.next_run_at - clock_timestamp()));
+        elsif s.next_run_at is not null then
+            return format('It is no occurrence that is known yet: the next of its job comes at %s.', s.next_run_at);
+        end if;
+    end if;
+    if at is null then
+        select e.* into f from pgtick.finished_executions e where e.job_id = job order by e.scheduled_at desc limit 1;
+    else
+        select e.* into f from pgtick.finished_executions e where e.job_id = job and e.scheduled_at = at;
+    end if;
+    if found then
+        return case f.status
+            when 'COMPLETED' then format('It is COMPLETED since %s (attempt %s, started %s after its time).', f.finished_at, f.attempt,
+                pgtick.in_words(f.started_at - f.due_at))
+            when 'FAILED' then format('It FAILED for good at %s after %s: %s. pgtick.retry_failed starts it anew.', f.finished_at,
+                case f.attempt when 1 then '1 attempt' else f.attempt || ' attempts' end, coalesce(f.error, 'no error was kept'))
+            when 'CANCELLED' then format('It was CANCELLED at %s%s.', f.finished_at, coalesce(': ' || f.error, ''))
+            else format('It was SKIPPED at %s: %s%s.', f.finished_at, coalesce(f.error, 'no reason was kept'),
+                case when f.skipped > 1 then ' (' || f.skipped || ' occurrences)' else '' end)
+        end;
+    end if;
+    select * into j from pgtick.jobs e where e.job_id = job;
+    if not found then
+        return format('There is no job %s, and no execution of it: the id is wrong, or it is older than the retention.', job);
+    elsif j.cancelled_at is not null then
+        return format('Its job was cancelled at %s.', j.cancelled_at);
+    elsif at is not null then
+        return format('Job %s has no execution at %s: the time is no occurrence of it, or longer ago than the retention.', job, at);
+    end if;
+    return format('Job %s has nothing left to run.', job);
+end $_$;
+
+COMMENT ON FUNCTION pgtick.explain(id text) IS 'Why is it not running? One sentence about an execution id, or about a job id (what runs or comes next).';
+
+CREATE TABLE pgtick.pending_executions (
+    job_id uuid NOT NULL,
+    scheduled_at timestamp with time zone NOT NULL,
+    due_at timestamp with time zone NOT NULL,
+    user_id text NOT NULL,
+    task_key integer NOT NULL,
+    priority smallint DEFAULT 2 NOT NULL,
+    attempt smallint DEFAULT 0 NOT NULL,
+    losses smallint DEFAULT 0 NOT NULL,
+    suspect boolean DEFAULT false NOT NULL,
+    overlap text,
+    expires_at timestamp with time zone,
+    origin text,
+    errors jsonb,
+    CONSTRAINT pending_executions_attempt_is_not_negative CHECK (((attempt >= 0) AND (losses >= 0))),
+    CONSTRAINT pending_executions_overlap_is_known CHECK ((overlap = ANY (ARRAY['skip'::text, 'queue_one'::text, 'cancel_running'::text]))),
+    CONSTRAINT pending_executions_priority_is_1_to_4 CHECK (((priority >= 1) AND (priority <= 4))),
+    CONSTRAINT pending_executions_times_are_sane CHECK (((scheduled_at >= '2000-01-01 00:00:00+00'::timestamp with time zone) AND (scheduled_at < '2200-01-01 00:00:00+00'::timestamp with time zone) AND (due_at >= '2000-01-01 00:00:00+00'::timestamp with time zone) AND (due_at < '2200-01-01 00:00:00+00'::timestamp with time zone)))
+)
+PARTITION BY RANGE (due_at);
+
+CREATE FUNCTION pgtick.explain_waiting(p pgtick.pending_executions) RETURNS text
+    LANGUAGE plpgsql STABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+declare
+    task pgtick.tasks;
+    late interval := clock_timestamp() - p.due_at;
+    last_error text := p.errors -> -1 ->> 'error';
+    live integer;
+    knowing integer;
+    draining integer;
+    places integer;
+    taken integer;
+    served text;
+    ahead bigint;
+begin
+    select * into task from pgtick.tasks t where t.task_key = p.task_key;
+    if p.due_at > clock_timestamp() and p.attempt > 0 then
+        return format('It is RETRYING: attempt %s failed (%s), the next one comes at %s, in %s.', p.attempt, coalesce(last_error, 'no error was kept'),
+            p.due_at, pgtick.in_words(late));
+    elsif p.due_at > clock_timestamp() then
+        return format('It is not due before %s, in %s.', p.due_at, pgtick.in_words(late));
+    end if;
+    if p.overlap is not null and exists (select from pgtick.running_executions r where r.job_id = p.job_id) then
+        return format('It waits for the run of the same job before it to end: runs of this job must not overlap (overlap: %s).', p.overlap);
+    end if;
+    -- Workers announce every few seconds what they know and how much they run.
+    select count(*) filter (where w.state = 'RUNNING'),
+           count(*) filter (where w.state = 'RUNNING' and p.task_key = any (w.task_keys)),
+           count(*) filter (where w.state = 'DRAINING' and p.task_key = any (w.task_keys)),
+           sum(w.capacity) filter (where w.state = 'RUNNING' and p.task_key = any (w.task_keys)),
+           sum(w.running) filter (where w.state = 'RUNNING' and p.task_key = any (w.task_keys)),
+           string_agg(distinct array_to_string(w.queues, ', '), ', ') filter (where w.state = 'RUNNING' and w.queues is not null)
+    into live, knowing, draining, places, taken, served
+    from pgtick.workers w
+    where w.state in ('RUNNING', 'DRAINING') and w.last_seen_at > clock_timestamp() - interval '1 minute';
+    if live = 0 and draining = 0 then
+        return format('No worker is alive: it has been due for %s; start a worker.', pgtick.in_words(late));
+    elsif knowing = 0 and draining > 0 then
+        return format('All workers that know task %s are draining: it has been due for %s; start a worker.', task.task_id, pgtick.in_words(late));
+    elsif knowing = 0 and not exists (select from pgtick.workers w
+            where w.state = 'RUNNING' and w.last_seen_at > clock_timestamp() - interval '1 minute' and (w.queues is null or task.queue = any (w.queues))) then
+        return format('No live worker serves queue %s of task %s: they serve %s; add it to a worker''s PGTICK_QUEUES.', task.queue, task.task_id, served);
+    elsif knowing = 0 then
+        return format('No live worker knows task %s: start one whose PGTICK_TASKS names its module.', coalesce(task.task_id, '#' || p.task_key));
+    elsif late < interval '1 second' then
+        return format('It is due since %s; the next claim takes it.', pgtick.in_words(late));
+    elsif taken >= places then
+        select count(*) into ahead
+        from (
+            select from pgtick.pending_executions o
+            where o.due_at <= clock_timestamp() and o.due_at > clock_timestamp() - interval '7 days' and o.task_key = p.task_key
+              and (o.priority, o.due_at) < (p.priority, p.due_at)
+            limit 100000
+        ) as before;
+        return format('All %s places of the %s that know task %s are taken, and %s executions of it are before this one; it has been due for %s. More workers would help.',
+            places, case knowing when 1 then 'worker' else knowing || ' workers' end, task.task_id, ahead, pgtick.in_words(late));
+    elsif p.suspect then
+        return format('It waits to run alone in a child process, after it was lost with a worker %s times; it has been due for %s.', p.losses, pgtick.in_words(late));
+    end if;
+    return format('It has been due for %s, and %s free places know task %s: the next claim takes it, unless a transaction holds its row (see pg_stat_activity: idle in transaction).',
+        pgtick.in_words(late), places - taken, task.task_id);
+end $$;
+
+COMMENT ON FUNCTION pgtick.explain_waiting(p pgtick.pending_executions) IS 'The part of pgtick.explain() for a pending execution.';
 
 CREATE FUNCTION pgtick.extend_partitions(parent text, from_at timestamp with time zone, until_at timestamp with time zone) RETURNS integer
     LANGUAGE plpgsql
@@ -159,10 +424,82 @@ begin
     return made;
 end $$;
 
+CREATE FUNCTION pgtick.grant_roles() RETURNS text[]
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+declare
+    -- Functions that only look.
+    looking constant text[] := array['execution_id', 'explain', 'in_words', 'lateness_bounds', 'lateness_quantile', 'next_runs', 'uuid7_floor', 'uuid7_time'];
+    -- What people on call do. It runs as its owner: they have no rights on the tables themselves.
+    acting constant text[] := array['create_job', 'cancel_job', 'cancel_execution', 'pause_job', 'resume_job', 'run_now', 'retry_failed', 'reschedule',
+        'drain_worker', 'ensure_partitions'];
+    given text[] := array(select rolname from pg_roles where rolname in ('pgtick_app', 'pgtick_operator', 'pgtick_reader') order by 1);
+    thing record;
+    taker text;
+begin
+    revoke all on schema pgtick from public;
+    revoke all on all functions in schema pgtick from public;
+    for thing in
+        select p.oid::regprocedure as signature from pg_proc p
+        where p.pronamespace = 'pgtick'::regnamespace and p.prokind = 'f' and not p.prosecdef
+          and (p.proname = any (acting) or p.proname in ('explain', 'next_runs'))
+    loop
+        execute format('alter function %s security definer', thing.signature);
+    end loop;
+    foreach taker in array given loop
+        execute format('grant usage on schema pgtick to %I', taker);
+        for thing in
+            select p.oid::regprocedure as signature from pg_proc p
+            where p.pronamespace = 'pgtick'::regnamespace and p.prokind = 'f'
+              and (taker = 'pgtick_app' or p.proname = any (looking) or taker = 'pgtick_operator' and p.proname = any (acting))
+              and p.proname <> 'grant_roles'
+        loop
+            execute format('grant execute on function %s to %I', thing.signature, taker);
+        end loop;
+        for thing in
+            select c.relname as name, c.relkind = 'v' as is_view from pg_class c
+            where c.relnamespace = 'pgtick'::regnamespace and c.relkind in ('r', 'p', 'v') and not c.relispartition
+        loop
+            if taker = 'pgtick_app' then
+                execute format('grant select on pgtick.%I to %I', thing.name, taker);
+                if thing.name = 'audit_log' then
+                    execute format('grant insert on pgtick.%I to %I', thing.name, taker);
+                elsif not thing.is_view and thing.name not in ('alembic_version', 'partition_windows') then
+                    execute format('grant insert, update, delete on pgtick.%I to %I', thing.name, taker);
+                end if;
+            elsif thing.is_view or thing.name in ('tasks', 'workers', 'execution_stats', 'findings', 'partition_windows')
+                or taker = 'pgtick_operator' and thing.name in ('jobs', 'schedules', 'audit_log') then
+                execute format('grant select on pgtick.%I to %I', thing.name, taker);
+            end if;
+        end loop;
+    end loop;
+    return given;
+end $$;
+
+COMMENT ON FUNCTION pgtick.grant_roles() IS 'Grants what the roles of migrations/roles.sql may do to those that exist, and returns them. Runs at the end of each migration.';
+
+CREATE FUNCTION pgtick.in_words(span interval) RETURNS text
+    LANGUAGE sql IMMUTABLE PARALLEL SAFE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+    select case
+        when s < 1 then round(s * 1000) || ' ms'
+        when s < 120 then round(s, 1) || ' s'
+        when s < 7200 then round(s / 60) || ' min'
+        when s < 172800 then round(s / 3600, 1) || ' h'
+        else round(s / 86400) || ' days'
+    end
+    from (select abs(extract(epoch from span))) as span_s (s)
+$$;
+
+COMMENT ON FUNCTION pgtick.in_words(span interval) IS 'A span of time as people say it: 250 ms, 12.5 s, 90 min, 3.0 h, 12 days.';
+
 CREATE FUNCTION pgtick.insert_jobs(job_ids uuid[], user_ids text[], task_ids text[], schedule_types text[], expressions text[], timezones text[], run_ats timestamp with time zone[], due_ats timestamp with time zone[], parameters text[], max_retries smallint[], timeouts_s double precision[], policies text[], overlap_rules text[], expire_ats timestamp with time zone[], anchor_ats timestamp with time zone[], zone_version text) RETURNS timestamp with time zone
     LANGUAGE plpgsql
     SET search_path TO 'pg_catalog', 'pg_temp'
     AS $$
+#variable_conflict use_column
 declare
     made_until timestamptz := (select min(until_at) from pgtick.partition_windows where parent in ('pending_executions', 'finished_executions'));
     earliest timestamptz;
@@ -208,6 +545,78 @@ end $$;
 
 COMMENT ON FUNCTION pgtick.insert_jobs(job_ids uuid[], user_ids text[], task_ids text[], schedule_types text[], expressions text[], timezones text[], run_ats timestamp with time zone[], due_ats timestamp with time zone[], parameters text[], max_retries smallint[], timeouts_s double precision[], policies text[], overlap_rules text[], expire_ats timestamp with time zone[], anchor_ats timestamp with time zone[], zone_version text) IS 'Writes validated jobs, one array element a job, and returns when the first is due. Meant for programs; people call create_job.';
 
+CREATE TABLE pgtick.jobs (
+    job_id uuid NOT NULL,
+    user_id text NOT NULL,
+    task_id text NOT NULL,
+    schedule_type text NOT NULL,
+    expression text,
+    timezone text DEFAULT 'UTC'::text NOT NULL,
+    run_at timestamp with time zone,
+    parameters jsonb DEFAULT '{}'::jsonb NOT NULL,
+    max_retries smallint,
+    timeout_s double precision,
+    policies jsonb,
+    created_at timestamp with time zone DEFAULT now() NOT NULL,
+    updated_at timestamp with time zone,
+    cancelled_at timestamp with time zone,
+    CONSTRAINT jobs_cron_has_an_expression CHECK (((schedule_type = 'CRON'::text) = (expression IS NOT NULL))),
+    CONSTRAINT jobs_max_retries_is_sane CHECK (((max_retries >= 0) AND (max_retries <= 1000))),
+    CONSTRAINT jobs_one_off_has_a_time CHECK (((schedule_type = 'CRON'::text) = (run_at IS NULL))),
+    CONSTRAINT jobs_parameters_is_an_object CHECK ((jsonb_typeof(parameters) = 'object'::text)),
+    CONSTRAINT jobs_policies_is_an_object CHECK ((jsonb_typeof(policies) = 'object'::text)),
+    CONSTRAINT jobs_run_at_is_sane CHECK (((run_at >= '2000-01-01 00:00:00+00'::timestamp with time zone) AND (run_at < '2200-01-01 00:00:00+00'::timestamp with time zone))),
+    CONSTRAINT jobs_schedule_type_is_known CHECK ((schedule_type = ANY (ARRAY['NOW'::text, 'DATE'::text, 'CRON'::text]))),
+    CONSTRAINT jobs_timeout_is_positive CHECK ((timeout_s > (0)::double precision))
+)
+PARTITION BY RANGE (job_id);
+
+CREATE FUNCTION pgtick.job_named(job_id uuid) RETURNS pgtick.jobs
+    LANGUAGE plpgsql STABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+declare
+    job pgtick.jobs;
+begin
+    select * into job from pgtick.jobs j where j.job_id = job_named.job_id;
+    if not found then
+        raise exception 'job_id: there is no job %', coalesce(job_id::text, 'null') using errcode = 'no_data_found';
+    elsif job.cancelled_at is not null then
+        raise exception 'job_id: job % was cancelled at %', job_id, job.cancelled_at using errcode = 'object_not_in_prerequisite_state';
+    end if;
+    return job;
+end $$;
+
+COMMENT ON FUNCTION pgtick.job_named(job_id uuid) IS 'The job of that id; raises when there is none, or when it was cancelled.';
+
+CREATE FUNCTION pgtick.lateness_bounds() RETURNS integer[]
+    LANGUAGE sql IMMUTABLE PARALLEL SAFE
+    RETURN ARRAY[1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000, 60000];
+
+COMMENT ON FUNCTION pgtick.lateness_bounds() IS 'Upper bounds in ms of the buckets of execution_stats.lateness; one more bucket holds what is later still.';
+
+CREATE FUNCTION pgtick.lateness_quantile(histogram bigint[], quantile double precision) RETURNS double precision
+    LANGUAGE sql IMMUTABLE PARALLEL SAFE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+    with
+    buckets as (
+        select n, sum(n) over (order by i) as upto, coalesce((pgtick.lateness_bounds())[i - 1], 0) as lower_ms,
+               coalesce((pgtick.lateness_bounds())[i], (pgtick.lateness_bounds())[i - 1]) as upper_ms
+        from unnest(histogram) with ordinality as bucket (n, i)
+    ),
+    wanted as (
+        select quantile * sum(n) as rank from buckets
+    )
+    select round((lower_ms + (upper_ms - lower_ms) * (rank - (upto - n)) / n)::numeric, 2)::float8
+    from buckets, wanted
+    where n > 0 and upto >= rank
+    order by upto
+    limit 1
+$$;
+
+COMMENT ON FUNCTION pgtick.lateness_quantile(histogram bigint[], quantile double precision) IS 'A quantile of a lateness histogram in ms, as if each bucket were filled evenly; what lies beyond the last bound counts as that bound.';
+
 CREATE FUNCTION pgtick.make_partition(parent text, from_at timestamp with time zone, until_at timestamp with time zone) RETURNS void
     LANGUAGE plpgsql
     SET search_path TO 'pg_catalog', 'pg_temp'
@@ -227,6 +636,217 @@ begin
     execute format('create table pgtick.%I (like pgtick.%I including all) %s', name, parent, storage);
     execute format('alter table pgtick.%I attach partition pgtick.%I for values from (%L) to (%L)', parent, name, lower_bound, upper_bound);
 end $$;
+
+CREATE FUNCTION pgtick.next_runs(job_id uuid DEFAULT NULL::uuid, max_count integer DEFAULT 20) RETURNS TABLE(scheduled_at timestamp with time zone, starts_in interval, job uuid, task_id text, state text)
+    LANGUAGE sql STABLE SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+    select n.at, n.at - now(), n.job_id, t.task_id, n.state
+    from (
+        (select p.due_at as at, p.job_id, p.task_key, case when p.attempt = 0 then 'PENDING' else 'RETRYING' end as state
+         from pgtick.pending_executions p
+         where p.due_at > now() and (next_runs.job_id is null or p.job_id = next_runs.job_id)
+         order by p.due_at limit max_count)
+        union all
+        (select s.next_run_at, s.job_id, s.task_key, 'PLANNED'
+         from pgtick.schedules s
+         where s.next_run_at is not null and s.paused_at is null and s.problem is null and (next_runs.job_id is null or s.job_id = next_runs.job_id)
+         order by s.next_run_at limit max_count)
+    ) as n
+    left join pgtick.tasks t using (task_key)
+    order by n.at
+    limit max_count
+$$;
+
+COMMENT ON FUNCTION pgtick.next_runs(job_id uuid, max_count integer) IS 'What comes next, of one job or of all, as far as it is pending or planned: of a recurring job, those of the coming minute and the one after.';
+
+CREATE FUNCTION pgtick.pause_job(job_id uuid, note text DEFAULT NULL::text) RETURNS integer
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+declare
+    job pgtick.jobs := pgtick.job_named(job_id);
+    standing pgtick.schedules;
+    first_at timestamptz;
+    purged integer;
+begin
+    -- The row lock keeps planners off until the pause is committed.
+    select * into standing from pgtick.schedules s where s.job_id = pause_job.job_id for update;
+    if not found then
+        raise exception 'job_id: job % has no occurrence ahead that could be paused', job_id using errcode = 'object_not_in_prerequisite_state';
+    end if;
+    with
+    gone as (
+        delete from pgtick.pending_executions p
+        where p.job_id = pause_job.job_id and p.attempt = 0 and p.losses = 0 and p.origin is null and p.due_at > clock_timestamp()
+        returning p.scheduled_at
+    )
+    select min(scheduled_at), count(*) into first_at, purged from gone;
+    update pgtick.schedules s
+    set paused_at = coalesce(s.paused_at, now()), paused_note = coalesce(note, s.paused_note),
+        next_run_at = least(s.next_run_at, first_at), runs = greatest(s.runs - purged, 0)
+    where s.job_id = pause_job.job_id;
+    perform pgtick.audit('pause', job_id::text, jsonb_strip_nulls(jsonb_build_object('note', note, 'purged', purged)));
+    return purged;
+end $$;
+
+COMMENT ON FUNCTION pgtick.pause_job(job_id uuid, note text) IS 'Stops a recurring job, or a date far ahead, from making executions. What was pending ahead is taken back; what is due or runs goes on. Returns how many were taken back.';
+
+CREATE FUNCTION pgtick.reschedule(job_id uuid, at timestamp with time zone) RETURNS text
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+declare
+    job pgtick.jobs := pgtick.job_named(job_id);
+    target constant timestamptz := greatest(at, now());
+    made_until timestamptz;
+    moved pgtick.pending_executions;
+begin
+    if job.schedule_type = 'CRON' then
+        raise exception 'job_id: job % recurs; its times come from its expression', job_id using errcode = 'object_not_in_prerequisite_state';
+    elsif at is null or not isfinite(at) or at > now() + interval '10 years' then
+        raise exception 'at: must be a time within 10 years, not %', coalesce(at::text, 'null') using errcode = 'invalid_parameter_value';
+    end if;
+    select min(w.until_at) into made_until from pgtick.partition_windows w where w.parent in ('pending_executions', 'finished_executions');
+    delete from pgtick.pending_executions p where p.job_id = reschedule.job_id and p.attempt = 0 and p.origin is null returning p.* into moved;
+    if not found then
+        delete from pgtick.schedules s where s.job_id = reschedule.job_id
+        returning s.job_id, s.next_run_at, s.next_run_at, s.user_id, s.task_key, s.priority
+        into moved.job_id, moved.scheduled_at, moved.due_at, moved.user_id, moved.task_key, moved.priority;
+        if not found then
+            raise exception 'job_id: job % has started already, or is over', job_id using errcode = 'object_not_in_prerequisite_state';
+        end if;
+    end if;
+    if target < made_until then
+        insert into pgtick.pending_executions (job_id, scheduled_at, due_at, user_id, task_key, priority, overlap)
+        values (job.job_id, target, target, moved.user_id, moved.task_key, moved.priority, moved.overlap);
+    else
+        insert into pgtick.schedules (job_id, user_id, task_key, next_run_at, timezone, priority, policies)
+        values (job.job_id, moved.user_id, moved.task_key, target, job.timezone, moved.priority, job.policies);
+    end if;
+    update pgtick.jobs j set run_at = target, schedule_type = 'DATE', updated_at = now() where j.job_id = reschedule.job_id;
+    perform pgtick.audit('reschedule', job_id::text, jsonb_build_object('from', moved.scheduled_at, 'to', target));
+    if target <= now() + interval '1 second' then
+        perform pg_notify('pgtick_due', (extract(epoch from target) * 1000000)::bigint::text);
+    end if;
+    return pgtick.execution_id(target, job.job_id);
+end $$;
+
+COMMENT ON FUNCTION pgtick.reschedule(job_id uuid, at timestamp with time zone) IS 'Moves a job that runs once, and has not started, to another time (now, when that is past). Returns the id of its execution.';
+
+CREATE FUNCTION pgtick.resume_job(job_id uuid) RETURNS boolean
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+declare
+    job pgtick.jobs := pgtick.job_named(job_id);
+    resumed integer;
+begin
+    -- The planner computes the next time from now on (zone_version is null: not computed): slots missed stay missed.
+    -- A single date that has passed meanwhile is due at once.
+    update pgtick.schedules s
+    set paused_at = null, paused_note = null, next_run_at = case when s.expression is null then greatest(s.next_run_at, now()) else now() end,
+        planned_through = case when s.expression is null then s.planned_through else now() end, zone_version = null
+    where s.job_id = resume_job.job_id and s.paused_at is not null;
+    get diagnostics resumed = row_count;
+    if resumed = 0 then
+        return false;
+    end if;
+    perform pgtick.audit('resume', job_id::text);
+    perform pg_notify('pgtick_due', (extract(epoch from now()) * 1000000)::bigint::text);
+    return true;
+end $$;
+
+COMMENT ON FUNCTION pgtick.resume_job(job_id uuid) IS 'Lets a paused job go on from its next time after now. Returns whether it was paused.';
+
+CREATE FUNCTION pgtick.retry_failed(task_id text DEFAULT NULL::text, user_id text DEFAULT NULL::text, error text DEFAULT NULL::text, since timestamp with time zone DEFAULT (now() - '1 day'::interval), until timestamp with time zone DEFAULT now(), max_count integer DEFAULT 1000) RETURNS integer
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+declare
+    wanted integer;
+    failed record;
+    started integer := 0;
+    at timestamptz := clock_timestamp();
+begin
+    if max_count is null or max_count not between 1 and 100000 then
+        raise exception 'max_count: must be 1 to 100000, not %', coalesce(max_count::text, 'null') using errcode = 'invalid_parameter_value';
+    elsif since is null or until is null or since >= until then
+        raise exception 'since: must be before until' using errcode = 'invalid_parameter_value';
+    elsif retry_failed.task_id is not null then
+        select t.task_key into wanted from pgtick.tasks t where t.task_id = retry_failed.task_id;
+        if not found then
+            raise exception 'task_id: no task "%" is registered', retry_failed.task_id using errcode = 'invalid_parameter_value';
+        end if;
+    end if;
+    for failed in
+        select f.job_id, f.scheduled_at, pgtick.execution_id(f.scheduled_at, f.job_id) as execution_id
+        from pgtick.finished_executions f
+        where f.status = 'FAILED' and f.scheduled_at >= since and f.scheduled_at < until
+          and (wanted is null or f.task_key = wanted)
+          and (retry_failed.user_id is null or f.user_id = retry_failed.user_id)
+          and (retry_failed.error is null or strpos(lower(f.error), lower(retry_failed.error)) > 0)
+          and not exists (select from pgtick.jobs j where j.job_id = f.job_id and j.cancelled_at is not null)
+          and exists (select from pgtick.jobs j join pgtick.tasks t on t.task_id = j.task_id where j.job_id = f.job_id)
+          -- Not those that were retried before.
+          and not exists (select from pgtick.pending_executions o
+                          where o.job_id = f.job_id and o.origin = 'retry of ' || pgtick.execution_id(f.scheduled_at, f.job_id))
+          and not exists (select from pgtick.running_executions o
+                          where o.job_id = f.job_id and o.origin = 'retry of ' || pgtick.execution_id(f.scheduled_at, f.job_id))
+          and not exists (select from pgtick.finished_executions o
+                          where o.job_id = f.job_id and o.scheduled_at > since and o.origin = 'retry of ' || pgtick.execution_id(f.scheduled_at, f.job_id))
+        order by f.scheduled_at
+        limit max_count
+    loop
+        -- A final row stays as it is: the retry is an execution of its own, at a time of its own.
+        perform pgtick.start_anew(pgtick.job_named(failed.job_id), at + started * interval '1 microsecond', 'retry of ' || failed.execution_id);
+        started := started + 1;
+    end loop;
+    perform pgtick.audit('retry_failed', coalesce(retry_failed.task_id, 'all tasks'), jsonb_strip_nulls(jsonb_build_object('user_id', retry_failed.user_id,
+        'error', retry_failed.error, 'since', since, 'until', until, 'max_count', max_count, 'started', started)));
+    if started > 0 then
+        perform pg_notify('pgtick_due', (extract(epoch from at) * 1000000)::bigint::text);
+    end if;
+    return started;
+end $$;
+
+COMMENT ON FUNCTION pgtick.retry_failed(task_id text, user_id text, error text, since timestamp with time zone, until timestamp with time zone, max_count integer) IS 'Starts FAILED executions anew, those that were scheduled in [since, until) and match: task_id, user_id, a part of the error. The old ones stay FAILED; none is retried twice. Returns how many.';
+
+CREATE FUNCTION pgtick.run_now(job_id uuid) RETURNS text
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+declare
+    job pgtick.jobs := pgtick.job_named(job_id);
+    at timestamptz := clock_timestamp();
+    made text := pgtick.start_anew(job, at, 'run_now');
+begin
+    perform pgtick.audit('run_now', made);
+    perform pg_notify('pgtick_due', (extract(epoch from at) * 1000000)::bigint::text);
+    return made;
+end $$;
+
+COMMENT ON FUNCTION pgtick.run_now(job_id uuid) IS 'Starts a job once more, now, besides its schedule (also while it is paused). Returns the id of the execution.';
+
+CREATE FUNCTION pgtick.start_anew(job pgtick.jobs, at timestamp with time zone, origin text) RETURNS text
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+declare
+    task pgtick.tasks;
+begin
+    select * into task from pgtick.tasks t where t.task_id = job.task_id;
+    if not found then
+        raise exception 'task_id: no task "%" is registered', job.task_id using errcode = 'invalid_parameter_value';
+    end if;
+    -- Where runs of the job must not overlap, this one waits for its turn, whatever the rule for occurrences is.
+    insert into pgtick.pending_executions (job_id, scheduled_at, due_at, user_id, task_key, priority, overlap, origin)
+    values (job.job_id, at, at, job.user_id, task.task_key, task.priority,
+            case when job.schedule_type = 'CRON' and coalesce(job.policies ->> 'overlap', 'skip') <> 'allow' then 'queue_one' end, origin);
+    return pgtick.execution_id(at, job.job_id);
+end $$;
+
+COMMENT ON FUNCTION pgtick.start_anew(job pgtick.jobs, at timestamp with time zone, origin text) IS 'Makes one more execution of a job pending, with a note where it came from; returns its id.';
 
 CREATE FUNCTION pgtick.uuid7(at timestamp with time zone DEFAULT clock_timestamp()) RETURNS uuid
     LANGUAGE sql PARALLEL SAFE
@@ -262,6 +882,25 @@ CREATE TABLE pgtick.api_tokens (
 
 ALTER TABLE pgtick.api_tokens ALTER COLUMN token_id ADD GENERATED ALWAYS AS IDENTITY (
     SEQUENCE NAME pgtick.api_tokens_token_id_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
+
+CREATE TABLE pgtick.audit_log (
+    entry_id bigint NOT NULL,
+    at timestamp with time zone DEFAULT now() NOT NULL,
+    action text NOT NULL,
+    subject text NOT NULL,
+    db_user text DEFAULT SESSION_USER NOT NULL,
+    user_id text,
+    details jsonb DEFAULT '{}'::jsonb NOT NULL
+);
+
+ALTER TABLE pgtick.audit_log ALTER COLUMN entry_id ADD GENERATED ALWAYS AS IDENTITY (
+    SEQUENCE NAME pgtick.audit_log_entry_id_seq
     START WITH 1
     INCREMENT BY 1
     NO MINVALUE
@@ -305,27 +944,6 @@ CREATE TABLE pgtick.finished_executions (
 )
 PARTITION BY RANGE (scheduled_at);
 
-CREATE TABLE pgtick.pending_executions (
-    job_id uuid NOT NULL,
-    scheduled_at timestamp with time zone NOT NULL,
-    due_at timestamp with time zone NOT NULL,
-    user_id text NOT NULL,
-    task_key integer NOT NULL,
-    priority smallint DEFAULT 2 NOT NULL,
-    attempt smallint DEFAULT 0 NOT NULL,
-    losses smallint DEFAULT 0 NOT NULL,
-    suspect boolean DEFAULT false NOT NULL,
-    overlap text,
-    expires_at timestamp with time zone,
-    origin text,
-    errors jsonb,
-    CONSTRAINT pending_executions_attempt_is_not_negative CHECK (((attempt >= 0) AND (losses >= 0))),
-    CONSTRAINT pending_executions_overlap_is_known CHECK ((overlap = ANY (ARRAY['skip'::text, 'queue_one'::text, 'cancel_running'::text]))),
-    CONSTRAINT pending_executions_priority_is_1_to_4 CHECK (((priority >= 1) AND (priority <= 4))),
-    CONSTRAINT pending_executions_times_are_sane CHECK (((scheduled_at >= '2000-01-01 00:00:00+00'::timestamp with time zone) AND (scheduled_at < '2200-01-01 00:00:00+00'::timestamp with time zone) AND (due_at >= '2000-01-01 00:00:00+00'::timestamp with time zone) AND (due_at < '2200-01-01 00:00:00+00'::timestamp with time zone)))
-)
-PARTITION BY RANGE (due_at);
-
 CREATE TABLE pgtick.running_executions (
     claim_id bigint NOT NULL,
     job_id uuid NOT NULL,
@@ -344,6 +962,7 @@ CREATE TABLE pgtick.running_executions (
     claimed_at timestamp with time zone DEFAULT now() NOT NULL,
     lease_expires_at timestamp with time zone NOT NULL,
     cancel_requested_at timestamp with time zone,
+    revoked_at timestamp with time zone,
     progress jsonb,
     errors jsonb,
     CONSTRAINT running_executions_attempt_is_positive CHECK (((attempt >= 1) AND (losses >= 0)))
@@ -495,6 +1114,40 @@ CREATE VIEW pgtick.executions AS
 
 COMMENT ON VIEW pgtick.executions IS 'Every execution in every state: PENDING, IN_PROGRESS, RETRYING, COMPLETED, FAILED, CANCELLED, SKIPPED.';
 
+CREATE VIEW pgtick.failing AS
+ SELECT t.task_id,
+    s.started,
+    s.failed,
+    s.retried,
+    round(((s.failed)::numeric / (NULLIF((s.failed + s.completed), 0))::numeric), 4) AS failed_share,
+    last.finished_at AS last_failed_at,
+    last.error AS last_error,
+    pgtick.execution_id(last.scheduled_at, last.job_id) AS last_execution_id
+   FROM ((( SELECT execution_stats.task_key,
+            sum(execution_stats.started) AS started,
+            sum(execution_stats.completed) AS completed,
+            sum(execution_stats.failed) AS failed,
+            sum(execution_stats.retried) AS retried
+           FROM pgtick.execution_stats
+          WHERE (execution_stats.minute > (now() - '01:00:00'::interval))
+          GROUP BY execution_stats.task_key
+         HAVING ((sum(execution_stats.failed) + sum(execution_stats.retried)) > 0)) s
+     LEFT JOIN pgtick.tasks t USING (task_key))
+     LEFT JOIN LATERAL ( SELECT f.finished_at,
+            f.error,
+            f.scheduled_at,
+            f.job_id
+           FROM pgtick.finished_executions f
+          WHERE ((f.status = 'FAILED'::text) AND (f.task_key = s.task_key) AND (f.scheduled_at > (now() - '1 day'::interval)) AND (f.scheduled_at < (now() + '01:00:00'::interval)))
+          ORDER BY f.scheduled_at DESC
+         LIMIT 1) last ON (true));
+
+COMMENT ON VIEW pgtick.failing IS 'Tasks with failed attempts in the last hour, with the newest final failure of the last day.';
+
+COMMENT ON COLUMN pgtick.failing.failed IS 'Executions that failed for good.';
+
+COMMENT ON COLUMN pgtick.failing.retried IS 'Attempts that failed and are tried again.';
+
 CREATE TABLE pgtick.findings (
     kind text NOT NULL,
     subject text NOT NULL,
@@ -511,31 +1164,43 @@ CREATE TABLE pgtick.idempotency_keys (
     created_at timestamp with time zone DEFAULT now() NOT NULL
 );
 
-CREATE TABLE pgtick.jobs (
-    job_id uuid NOT NULL,
-    user_id text NOT NULL,
-    task_id text NOT NULL,
-    schedule_type text NOT NULL,
-    expression text,
-    timezone text DEFAULT 'UTC'::text NOT NULL,
-    run_at timestamp with time zone,
-    parameters jsonb DEFAULT '{}'::jsonb NOT NULL,
-    max_retries smallint,
-    timeout_s double precision,
-    policies jsonb,
-    created_at timestamp with time zone DEFAULT now() NOT NULL,
-    updated_at timestamp with time zone,
-    cancelled_at timestamp with time zone,
-    CONSTRAINT jobs_cron_has_an_expression CHECK (((schedule_type = 'CRON'::text) = (expression IS NOT NULL))),
-    CONSTRAINT jobs_max_retries_is_sane CHECK (((max_retries >= 0) AND (max_retries <= 1000))),
-    CONSTRAINT jobs_one_off_has_a_time CHECK (((schedule_type = 'CRON'::text) = (run_at IS NULL))),
-    CONSTRAINT jobs_parameters_is_an_object CHECK ((jsonb_typeof(parameters) = 'object'::text)),
-    CONSTRAINT jobs_policies_is_an_object CHECK ((jsonb_typeof(policies) = 'object'::text)),
-    CONSTRAINT jobs_run_at_is_sane CHECK (((run_at >= '2000-01-01 00:00:00+00'::timestamp with time zone) AND (run_at < '2200-01-01 00:00:00+00'::timestamp with time zone))),
-    CONSTRAINT jobs_schedule_type_is_known CHECK ((schedule_type = ANY (ARRAY['NOW'::text, 'DATE'::text, 'CRON'::text]))),
-    CONSTRAINT jobs_timeout_is_positive CHECK ((timeout_s > (0)::double precision))
-)
-PARTITION BY RANGE (job_id);
+CREATE VIEW pgtick.late AS
+ SELECT p.job_id,
+    p.scheduled_at,
+    t.task_id,
+    p.user_id,
+    p.due_at,
+    (now() - p.due_at) AS late_by,
+    p.attempt,
+    p.priority,
+    t.queue,
+    p.suspect,
+    pgtick.execution_id(p.scheduled_at, p.job_id) AS execution_id
+   FROM (pgtick.pending_executions p
+     LEFT JOIN pgtick.tasks t USING (task_key))
+  WHERE (p.due_at < (now() - '00:00:02'::interval));
+
+COMMENT ON VIEW pgtick.late IS 'Due more than 2 s ago and not started. Why? select pgtick.explain(execution_id).';
+
+CREATE VIEW pgtick.lateness AS
+ SELECT minute,
+    (sum(n))::bigint AS started,
+    pgtick.lateness_quantile(array_agg(n ORDER BY i), (0.5)::double precision) AS p50_ms,
+    pgtick.lateness_quantile(array_agg(n ORDER BY i), (0.95)::double precision) AS p95_ms,
+    pgtick.lateness_quantile(array_agg(n ORDER BY i), (0.99)::double precision) AS p99_ms,
+    (COALESCE(sum(n) FILTER (WHERE (i > array_position(pgtick.lateness_bounds(), 2000))), (0)::numeric))::bigint AS later_than_2s
+   FROM ( SELECT e.minute,
+            bucket.i,
+            sum(bucket.n) AS n
+           FROM (pgtick.execution_stats e
+             CROSS JOIN LATERAL unnest(e.lateness) WITH ORDINALITY bucket(n, i))
+          WHERE (e.minute > (now() - '1 day'::interval))
+          GROUP BY e.minute, bucket.i) buckets
+  GROUP BY minute;
+
+COMMENT ON VIEW pgtick.lateness IS 'How late executions started, by minute of the last day, from the stored histograms (some seconds behind).';
+
+COMMENT ON COLUMN pgtick.lateness.p99_ms IS 'Milliseconds between due_at and the start that 99 % of the starts did not exceed; interpolated within a bucket.';
 
 CREATE TABLE pgtick.partition_windows (
     parent text NOT NULL,
@@ -545,6 +1210,91 @@ CREATE TABLE pgtick.partition_windows (
     CONSTRAINT partition_windows_is_a_span CHECK ((from_at <= until_at)),
     CONSTRAINT partition_windows_step_is_positive CHECK ((step > '00:00:00'::interval))
 );
+
+CREATE TABLE pgtick.workers (
+    worker_id bigint NOT NULL,
+    name text NOT NULL,
+    state text DEFAULT 'RUNNING'::text NOT NULL,
+    started_at timestamp with time zone DEFAULT now() NOT NULL,
+    last_seen_at timestamp with time zone DEFAULT now() NOT NULL,
+    stopped_at timestamp with time zone,
+    drain_requested_at timestamp with time zone,
+    running integer DEFAULT 0 NOT NULL,
+    capacity integer NOT NULL,
+    task_keys integer[] DEFAULT '{}'::integer[] NOT NULL,
+    queues text[],
+    version text NOT NULL,
+    CONSTRAINT workers_state_is_known CHECK ((state = ANY (ARRAY['RUNNING'::text, 'DRAINING'::text, 'STOPPED'::text, 'LOST'::text])))
+);
+
+CREATE VIEW pgtick.overview AS
+ SELECT now() AS at,
+    due.waiting,
+    due.late,
+    due.oldest_late,
+    held.running,
+    recent.starts_per_s,
+    hour.completed AS completed_1h,
+    hour.failed AS failed_1h,
+    hour.retried AS retried_1h,
+    recent.p50_ms,
+    recent.p99_ms,
+    alive.workers,
+    alive.capacity,
+    standing.recurring,
+    standing.paused,
+    standing.broken,
+    window_end.until_at AS partitions_until,
+    ( SELECT count(*) AS count
+           FROM pgtick.findings) AS findings
+   FROM ((((((( SELECT count(*) AS waiting,
+            count(*) FILTER (WHERE (pending_executions.due_at < (now() - '00:00:02'::interval))) AS late,
+            (now() - min(pending_executions.due_at) FILTER (WHERE (pending_executions.due_at < (now() - '00:00:02'::interval)))) AS oldest_late
+           FROM pgtick.pending_executions
+          WHERE (pending_executions.due_at <= now())) due
+     CROSS JOIN ( SELECT count(*) AS running
+           FROM pgtick.running_executions
+          WHERE (running_executions.due_at <= now())) held)
+     CROSS JOIN ( SELECT COALESCE(sum(execution_stats.completed), (0)::bigint) AS completed,
+            COALESCE(sum(execution_stats.failed), (0)::bigint) AS failed,
+            COALESCE(sum(execution_stats.retried), (0)::bigint) AS retried
+           FROM pgtick.execution_stats
+          WHERE (execution_stats.minute > (now() - '01:00:00'::interval))) hour)
+     CROSS JOIN ( SELECT round(((( SELECT COALESCE(sum(execution_stats.started), (0)::bigint) AS "coalesce"
+                   FROM pgtick.execution_stats
+                  WHERE (execution_stats.minute = (date_trunc('minute'::text, now()) - '00:01:00'::interval))))::numeric / 60.0), 2) AS starts_per_s,
+            pgtick.lateness_quantile(array_agg(buckets.n ORDER BY buckets.i), (0.5)::double precision) AS p50_ms,
+            pgtick.lateness_quantile(array_agg(buckets.n ORDER BY buckets.i), (0.99)::double precision) AS p99_ms
+           FROM ( SELECT bucket.i,
+                    sum(bucket.n) AS n
+                   FROM (pgtick.execution_stats e
+                     CROSS JOIN LATERAL unnest(e.lateness) WITH ORDINALITY bucket(n, i))
+                  WHERE (e.minute > (now() - '00:05:00'::interval))
+                  GROUP BY bucket.i) buckets) recent)
+     CROSS JOIN ( SELECT count(*) AS workers,
+            COALESCE(sum(workers.capacity), (0)::bigint) AS capacity
+           FROM pgtick.workers
+          WHERE ((workers.state = 'RUNNING'::text) AND (workers.last_seen_at > (now() - '00:01:00'::interval)))) alive)
+     CROSS JOIN ( SELECT count(*) FILTER (WHERE ((schedules.expression IS NOT NULL) AND (schedules.paused_at IS NULL) AND (schedules.problem IS NULL))) AS recurring,
+            count(*) FILTER (WHERE (schedules.paused_at IS NOT NULL)) AS paused,
+            count(*) FILTER (WHERE (schedules.problem IS NOT NULL)) AS broken
+           FROM pgtick.schedules) standing)
+     CROSS JOIN ( SELECT min(partition_windows.until_at) AS until_at
+           FROM pgtick.partition_windows) window_end);
+
+COMMENT ON VIEW pgtick.overview IS 'One row that tells whether all is well; best read with \x.';
+
+COMMENT ON COLUMN pgtick.overview.waiting IS 'Executions that are due and not started.';
+
+COMMENT ON COLUMN pgtick.overview.late IS 'Those of them that have been due for more than 2 s.';
+
+COMMENT ON COLUMN pgtick.overview.starts_per_s IS 'In the last full minute, as far as workers have stored it.';
+
+COMMENT ON COLUMN pgtick.overview.p99_ms IS 'Lateness of starts in the last five minutes, ms.';
+
+COMMENT ON COLUMN pgtick.overview.partitions_until IS 'No partitions have been made beyond this time; the janitor keeps it PGTICK_RUNWAY_HOURS ahead.';
+
+COMMENT ON COLUMN pgtick.overview.findings IS 'Rows in pgtick.findings: sentences on what to act on.';
 
 CREATE VIEW pgtick.partitions AS
  SELECT (parent.relname)::text AS parent,
@@ -567,14 +1317,170 @@ CREATE VIEW pgtick.partitions AS
 
 COMMENT ON VIEW pgtick.partitions IS 'Every partition with its bounds, estimated rows and size in bytes.';
 
-ALTER TABLE pgtick.running_executions ALTER COLUMN claim_id ADD GENERATED ALWAYS AS IDENTITY (
-    SEQUENCE NAME pgtick.running_executions_claim_id_seq
-    START WITH 1
-    INCREMENT BY 1
-    NO MINVALUE
-    NO MAXVALUE
-    CACHE 1000
-);
+CREATE VIEW pgtick.queue_status AS
+ SELECT t.queue,
+    count(*) AS tasks,
+    (COALESCE(sum(waiting.depth), (0)::numeric))::bigint AS depth,
+    (COALESCE(sum(waiting.late), (0)::numeric))::bigint AS late,
+    min(waiting.oldest) AS oldest_due_at,
+    (now() - min(waiting.oldest)) AS oldest_age,
+    (COALESCE(sum(held.running), (0)::numeric))::bigint AS running,
+    round((COALESCE(sum(rate.started), (0)::numeric) / 60.0), 2) AS starts_per_s,
+    ( SELECT count(*) AS count
+           FROM pgtick.workers w
+          WHERE ((w.state = 'RUNNING'::text) AND (w.last_seen_at > (now() - '00:01:00'::interval)) AND (w.task_keys && array_agg(t.task_key)))) AS workers
+   FROM (((pgtick.tasks t
+     LEFT JOIN ( SELECT pending_executions.task_key,
+            count(*) AS depth,
+            count(*) FILTER (WHERE (pending_executions.due_at < (now() - '00:00:02'::interval))) AS late,
+            min(pending_executions.due_at) AS oldest
+           FROM pgtick.pending_executions
+          WHERE (pending_executions.due_at <= now())
+          GROUP BY pending_executions.task_key) waiting USING (task_key))
+     LEFT JOIN ( SELECT running_executions.task_key,
+            count(*) AS running
+           FROM pgtick.running_executions
+          GROUP BY running_executions.task_key) held USING (task_key))
+     LEFT JOIN ( SELECT execution_stats.task_key,
+            sum(execution_stats.started) AS started
+           FROM pgtick.execution_stats
+          WHERE (execution_stats.minute = (date_trunc('minute'::text, now()) - '00:01:00'::interval))
+          GROUP BY execution_stats.task_key) rate USING (task_key))
+  GROUP BY t.queue;
+
+COMMENT ON VIEW pgtick.queue_status IS 'Each queue: what waits, how long the oldest has, how fast it goes, and how many workers serve it.';
+
+COMMENT ON COLUMN pgtick.queue_status.depth IS 'Executions that are due and not started.';
+
+COMMENT ON COLUMN pgtick.queue_status.starts_per_s IS 'In the last full minute, as far as workers have stored it.';
+
+COMMENT ON COLUMN pgtick.queue_status.workers IS 'Live workers that know a task of the queue and serve it.';
+
+CREATE VIEW pgtick.running AS
+ SELECT r.job_id,
+    r.scheduled_at,
+    t.task_id,
+    r.user_id,
+    r.attempt,
+    w.name AS worker,
+    r.worker_id,
+        CASE
+            WHEN (r.due_at > now()) THEN 'waits for its time'::text
+            WHEN (r.cancel_requested_at IS NOT NULL) THEN 'asked to stop'::text
+            ELSE 'runs'::text
+        END AS doing,
+    (now() - GREATEST(r.due_at, r.claimed_at)) AS running_for,
+    (r.lease_expires_at - now()) AS lease_left,
+    r.progress,
+    r.losses,
+    pgtick.execution_id(r.scheduled_at, r.job_id) AS execution_id,
+    r.claim_id
+   FROM ((pgtick.running_executions r
+     LEFT JOIN pgtick.tasks t USING (task_key))
+     LEFT JOIN pgtick.workers w USING (worker_id));
+
+COMMENT ON VIEW pgtick.running IS 'What workers hold right now: running, or claimed a little ahead of its time.';
+
+COMMENT ON COLUMN pgtick.running.running_for IS 'Since it was due and claimed; negative: claimed ahead, starts in so long.';
+
+COMMENT ON COLUMN pgtick.running.lease_left IS 'Workers renew every few seconds; negative: its worker is silent, and the janitor takes the execution back.';
+
+CREATE VIEW pgtick.schedule_status AS
+ SELECT s.job_id,
+    t.task_id,
+    s.user_id,
+    COALESCE(s.expression, 'once'::text) AS schedule,
+    s.timezone,
+        CASE
+            WHEN (s.problem IS NOT NULL) THEN 'BROKEN'::text
+            WHEN (s.paused_at IS NOT NULL) THEN 'PAUSED'::text
+            WHEN (s.next_run_at IS NULL) THEN 'ENDED'::text
+            ELSE 'ACTIVE'::text
+        END AS state,
+    s.next_run_at,
+    (s.next_run_at - now()) AS starts_in,
+    (s.next_run_at AT TIME ZONE s.timezone) AS next_run_local,
+    s.runs,
+    COALESCE(s.problem, s.paused_note) AS note,
+    s.planned_through
+   FROM (pgtick.schedules s
+     LEFT JOIN pgtick.tasks t USING (task_key));
+
+COMMENT ON VIEW pgtick.schedule_status IS 'Recurring jobs and dates far ahead, with their next time.';
+
+COMMENT ON COLUMN pgtick.schedule_status.next_run_at IS 'The next occurrence that is not pending yet: those of the coming minute or so already are.';
+
+COMMENT ON COLUMN pgtick.schedule_status.note IS 'Why it is BROKEN, or the note it was paused with.';
+
+CREATE VIEW pgtick.slo AS
+ SELECT date_trunc('hour'::text, e.minute) AS hour,
+    t.task_id,
+    (sum(counts.started))::bigint AS started,
+    (sum(counts.within))::bigint AS within_2s,
+    round((sum(counts.within) / NULLIF(sum(counts.started), (0)::numeric)), 6) AS share
+   FROM ((pgtick.execution_stats e
+     LEFT JOIN pgtick.tasks t USING (task_key))
+     CROSS JOIN LATERAL ( SELECT sum(bucket.n) AS started,
+            COALESCE(sum(bucket.n) FILTER (WHERE (bucket.i <= array_position(pgtick.lateness_bounds(), 2000))), (0)::bigint) AS within
+           FROM unnest(e.lateness) WITH ORDINALITY bucket(n, i)) counts)
+  WHERE (e.minute > (now() - '7 days'::interval))
+  GROUP BY (date_trunc('hour'::text, e.minute)), t.task_id;
+
+COMMENT ON VIEW pgtick.slo IS 'Which share of starts came within 2 s of their time, by hour and task, for the last 7 days.';
+
+COMMENT ON COLUMN pgtick.slo.share IS 'within_2s / started, 1 is all of them.';
+
+CREATE VIEW pgtick.stuck AS
+ SELECT 'no worker'::text AS kind,
+    t.task_id,
+    count(*) AS executions,
+    min(p.due_at) AS since,
+    (array_agg(p.job_id ORDER BY p.due_at))[1] AS job_id,
+    format('no live worker knows task %s: start one whose PGTICK_TASKS and PGTICK_QUEUES include it'::text, COALESCE(t.task_id, ('#'::text || p.task_key))) AS sentence
+   FROM (pgtick.pending_executions p
+     LEFT JOIN pgtick.tasks t USING (task_key))
+  WHERE ((p.due_at < (now() - '00:00:02'::interval)) AND (NOT (EXISTS ( SELECT
+           FROM pgtick.workers w
+          WHERE ((w.state = 'RUNNING'::text) AND (w.last_seen_at > (now() - '00:01:00'::interval)) AND (p.task_key = ANY (w.task_keys)))))))
+  GROUP BY p.task_key, t.task_id
+UNION ALL
+ SELECT 'lost lease'::text AS kind,
+    t.task_id,
+    count(*) AS executions,
+    min(r.lease_expires_at) AS since,
+    (array_agg(r.job_id ORDER BY r.lease_expires_at))[1] AS job_id,
+    'the leases are over and nobody took the executions back: no janitor comes round; look at the workers'::text AS sentence
+   FROM (pgtick.running_executions r
+     LEFT JOIN pgtick.tasks t USING (task_key))
+  WHERE (r.lease_expires_at < (now() - '00:01:00'::interval))
+  GROUP BY t.task_id
+UNION ALL
+ SELECT 'broken schedule'::text AS kind,
+    t.task_id,
+    1 AS executions,
+    s.next_run_at AS since,
+    s.job_id,
+    s.problem AS sentence
+   FROM (pgtick.schedules s
+     LEFT JOIN pgtick.tasks t USING (task_key))
+  WHERE (s.problem IS NOT NULL)
+UNION ALL
+ SELECT 'not planned'::text AS kind,
+    t.task_id,
+    count(*) AS executions,
+    min(s.next_run_at) AS since,
+    (array_agg(s.job_id ORDER BY s.next_run_at))[1] AS job_id,
+    'the next occurrence is past and was not made pending: no planner comes round; look at the workers'::text AS sentence
+   FROM (pgtick.schedules s
+     LEFT JOIN pgtick.tasks t USING (task_key))
+  WHERE ((s.next_run_at < (now() - '00:01:00'::interval)) AND (s.paused_at IS NULL) AND (s.problem IS NULL))
+  GROUP BY t.task_id;
+
+COMMENT ON VIEW pgtick.stuck IS 'What will not go on by itself, and what to do about it. Empty when all is well.';
+
+COMMENT ON COLUMN pgtick.stuck.since IS 'Since when the oldest of them has been waiting.';
+
+COMMENT ON COLUMN pgtick.stuck.job_id IS 'The one that has been waiting longest, as an example.';
 
 ALTER TABLE pgtick.tasks ALTER COLUMN task_key ADD GENERATED ALWAYS AS IDENTITY (
     SEQUENCE NAME pgtick.tasks_task_key_seq
@@ -593,21 +1499,32 @@ CREATE TABLE pgtick.users (
     CONSTRAINT users_user_id_is_short CHECK (((length(user_id) >= 1) AND (length(user_id) <= 200)))
 );
 
-CREATE TABLE pgtick.workers (
-    worker_id bigint NOT NULL,
-    name text NOT NULL,
-    state text DEFAULT 'RUNNING'::text NOT NULL,
-    started_at timestamp with time zone DEFAULT now() NOT NULL,
-    last_seen_at timestamp with time zone DEFAULT now() NOT NULL,
-    stopped_at timestamp with time zone,
-    drain_requested_at timestamp with time zone,
-    running integer DEFAULT 0 NOT NULL,
-    capacity integer NOT NULL,
-    task_keys integer[] DEFAULT '{}'::integer[] NOT NULL,
-    queues text[],
-    version text NOT NULL,
-    CONSTRAINT workers_state_is_known CHECK ((state = ANY (ARRAY['RUNNING'::text, 'DRAINING'::text, 'STOPPED'::text, 'LOST'::text])))
-);
+CREATE VIEW pgtick.worker_status AS
+ SELECT worker_id,
+    name,
+        CASE
+            WHEN ((state = ANY (ARRAY['RUNNING'::text, 'DRAINING'::text])) AND (last_seen_at < (now() - '00:01:00'::interval))) THEN 'SILENT'::text
+            ELSE state
+        END AS state,
+    (now() - last_seen_at) AS seen_ago,
+    running,
+    capacity,
+    (now() - started_at) AS up_for,
+    drain_requested_at,
+    ARRAY( SELECT t.task_id
+           FROM pgtick.tasks t
+          WHERE (t.task_key = ANY (w.task_keys))
+          ORDER BY t.task_id) AS tasks,
+    queues,
+    version
+   FROM pgtick.workers w
+  WHERE ((state = ANY (ARRAY['RUNNING'::text, 'DRAINING'::text])) OR (last_seen_at > (now() - '1 day'::interval)));
+
+COMMENT ON VIEW pgtick.worker_status IS 'Worker processes that live, and those that ended within a day.';
+
+COMMENT ON COLUMN pgtick.worker_status.state IS 'RUNNING, DRAINING, STOPPED, LOST, or SILENT: should be alive, and was not heard of for a minute.';
+
+COMMENT ON COLUMN pgtick.worker_status.queues IS 'The queues it was limited to; null: all.';
 
 ALTER TABLE pgtick.workers ALTER COLUMN worker_id ADD GENERATED ALWAYS AS IDENTITY (
     SEQUENCE NAME pgtick.workers_worker_id_seq
@@ -626,6 +1543,9 @@ ALTER TABLE ONLY pgtick.api_tokens
 
 ALTER TABLE ONLY pgtick.api_tokens
     ADD CONSTRAINT api_tokens_token_hash_key UNIQUE (token_hash);
+
+ALTER TABLE ONLY pgtick.audit_log
+    ADD CONSTRAINT audit_log_pkey PRIMARY KEY (entry_id);
 
 ALTER TABLE ONLY pgtick.findings
     ADD CONSTRAINT findings_pkey PRIMARY KEY (kind, subject);
@@ -660,6 +1580,8 @@ ALTER TABLE ONLY pgtick.users
 ALTER TABLE ONLY pgtick.workers
     ADD CONSTRAINT workers_pkey PRIMARY KEY (worker_id);
 
+CREATE INDEX audit_log_by_subject ON pgtick.audit_log USING btree (subject, entry_id);
+
 CREATE INDEX execution_stats_by_minute ON ONLY pgtick.execution_stats USING btree (minute, task_key);
 
 CREATE INDEX finished_executions_by_user ON ONLY pgtick.finished_executions USING btree (user_id, scheduled_at, job_id);
@@ -684,3 +1606,59 @@ CREATE INDEX schedules_by_user ON pgtick.schedules USING btree (user_id, next_ru
 
 ALTER TABLE ONLY pgtick.api_tokens
     ADD CONSTRAINT api_tokens_user_id_fkey FOREIGN KEY (user_id) REFERENCES pgtick.users(user_id) ON DELETE CASCADE;
+
+REVOKE ALL ON FUNCTION pgtick.audit(action text, subject text, details jsonb) FROM PUBLIC;
+
+REVOKE ALL ON FUNCTION pgtick.cancel_execution(job_id uuid, scheduled_at timestamp with time zone) FROM PUBLIC;
+
+REVOKE ALL ON FUNCTION pgtick.cancel_job(job_id uuid) FROM PUBLIC;
+
+REVOKE ALL ON FUNCTION pgtick.create_job(task_id text, schedule text, parameters jsonb, user_id text, timezone text, max_retries integer, timeout_s double precision) FROM PUBLIC;
+
+REVOKE ALL ON FUNCTION pgtick.drain_worker(worker text) FROM PUBLIC;
+
+REVOKE ALL ON FUNCTION pgtick.drop_partition(partition text) FROM PUBLIC;
+
+REVOKE ALL ON FUNCTION pgtick.ensure_partitions(runway interval, since timestamp with time zone) FROM PUBLIC;
+
+REVOKE ALL ON FUNCTION pgtick.execution_id(scheduled_at timestamp with time zone, job_id uuid) FROM PUBLIC;
+
+REVOKE ALL ON FUNCTION pgtick.explain(id text) FROM PUBLIC;
+
+REVOKE ALL ON FUNCTION pgtick.explain_waiting(p pgtick.pending_executions) FROM PUBLIC;
+
+REVOKE ALL ON FUNCTION pgtick.extend_partitions(parent text, from_at timestamp with time zone, until_at timestamp with time zone) FROM PUBLIC;
+
+REVOKE ALL ON FUNCTION pgtick.grant_roles() FROM PUBLIC;
+
+REVOKE ALL ON FUNCTION pgtick.in_words(span interval) FROM PUBLIC;
+
+REVOKE ALL ON FUNCTION pgtick.insert_jobs(job_ids uuid[], user_ids text[], task_ids text[], schedule_types text[], expressions text[], timezones text[], run_ats timestamp with time zone[], due_ats timestamp with time zone[], parameters text[], max_retries smallint[], timeouts_s double precision[], policies text[], overlap_rules text[], expire_ats timestamp with time zone[], anchor_ats timestamp with time zone[], zone_version text) FROM PUBLIC;
+
+REVOKE ALL ON FUNCTION pgtick.job_named(job_id uuid) FROM PUBLIC;
+
+REVOKE ALL ON FUNCTION pgtick.lateness_bounds() FROM PUBLIC;
+
+REVOKE ALL ON FUNCTION pgtick.lateness_quantile(histogram bigint[], quantile double precision) FROM PUBLIC;
+
+REVOKE ALL ON FUNCTION pgtick.make_partition(parent text, from_at timestamp with time zone, until_at timestamp with time zone) FROM PUBLIC;
+
+REVOKE ALL ON FUNCTION pgtick.next_runs(job_id uuid, max_count integer) FROM PUBLIC;
+
+REVOKE ALL ON FUNCTION pgtick.pause_job(job_id uuid, note text) FROM PUBLIC;
+
+REVOKE ALL ON FUNCTION pgtick.reschedule(job_id uuid, at timestamp with time zone) FROM PUBLIC;
+
+REVOKE ALL ON FUNCTION pgtick.resume_job(job_id uuid) FROM PUBLIC;
+
+REVOKE ALL ON FUNCTION pgtick.retry_failed(task_id text, user_id text, error text, since timestamp with time zone, until timestamp with time zone, max_count integer) FROM PUBLIC;
+
+REVOKE ALL ON FUNCTION pgtick.run_now(job_id uuid) FROM PUBLIC;
+
+REVOKE ALL ON FUNCTION pgtick.start_anew(job pgtick.jobs, at timestamp with time zone, origin text) FROM PUBLIC;
+
+REVOKE ALL ON FUNCTION pgtick.uuid7(at timestamp with time zone) FROM PUBLIC;
+
+REVOKE ALL ON FUNCTION pgtick.uuid7_floor(at timestamp with time zone) FROM PUBLIC;
+
+REVOKE ALL ON FUNCTION pgtick.uuid7_time(id uuid) FROM PUBLIC;

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -9,6 +10,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from app.clock import Clock
+from app.events import emit
 from app.settings import Settings
 from app.store import queries
 from workers.execution import DUE_AT, PRIORITY, TASK_KEY, Execution
@@ -70,6 +72,9 @@ class Claimer:
         self._worker_id = worker_id
         self._take = take
         self._scans = {places.pool: Scan() for places in slots}
+        # Numbers that no other worker gives out, not even after the server forgot what it had committed last.
+        self._last_claim = secrets.randbits(31) << 32
+        self._unanswered: range | None = None
         self.claim_s = 0.0
         self.starved = False
         """Whether the last tick found no free place: the next one that gets free is worth a wake-up."""
@@ -86,6 +91,8 @@ class Claimer:
 
     async def tick(self) -> float:
         """Claims once for each pool with free places; returns the pause until the next claims in seconds."""
+        if self._unanswered is not None:
+            await self._take_back(self._unanswered)
         again = found = self.starved = False
         for places in self._slots:
             wanted = min(places.free, LARGEST_CLAIM)
@@ -116,6 +123,7 @@ class Claimer:
             floors = [max(floor, datetime.fromtimestamp(now - BACKLOG_S, UTC)) for floor in floors]
         connection = await self._link.connection()
         cursor = connection.cursor(binary=True)
+        self._unanswered = range(self._last_claim + 1, self._last_claim + wanted + 1)
         await cursor.execute(
             queries.claim_due,
             {
@@ -125,10 +133,13 @@ class Claimer:
                 "task_keys": places.task_keys,
                 "n": wanted,
                 "worker_id": self._worker_id,
+                "first_claim": self._last_claim,
                 "lease": timedelta(seconds=self._settings.lease_s),
             },
         )
         rows = await cursor.fetchall()
+        self._last_claim += wanted
+        self._unanswered = None
         self.claim_s = time.monotonic() - started
         if not scan.fresh_first:
             scan.seen(rows, now, full=len(rows) == wanted)
@@ -137,6 +148,17 @@ class Claimer:
             scan.swept_at = started
             scan.sweep_pause_s = min(self._settings.sweep_s, max(1.0, 50 * self.claim_s))
         if rows:
-            self._take([Execution(row, places.tasks[row[TASK_KEY]], now) for row in rows])
+            lease_s = self._settings.lease_s
+            self._take([Execution(row, places.tasks[row[TASK_KEY]], now, lease_s) for row in rows])
         # After the fresh ones, the backlog's turn comes at once.
         return wanted if scan.fresh_first else len(rows)
+
+    async def _take_back(self, unanswered: range) -> None:
+        """Hands back what a claim took whose answer got lost on the way: nobody runs it."""
+        connection = await self._link.connection()
+        cursor = await connection.execute(queries.release, {"claims": list(unanswered)})
+        if count := len(await cursor.fetchall()):
+            emit("claims_taken_back", executions=count)
+        self._last_claim = unanswered[-1]
+        self._unanswered = None
+        self.sweep_now()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import re
 import traceback
 from collections.abc import Sequence
@@ -20,6 +21,8 @@ DUE_AT, TASK_KEY, PRIORITY = 2, 4, 5
 """Places in a row of `claim_due.sql`."""
 ERROR_LIMIT = 10_000
 """Characters of an error text that are kept."""
+RESULT_LIMIT = 4 * 1024 * 1024
+"""Characters of a result's JSON: more belongs elsewhere, with its address as the result."""
 
 
 class Execution:
@@ -37,27 +40,32 @@ class Execution:
         "context",
         "due_at",
         "expires_at",
+        "interrupted",
         "job_id",
+        "leased_until",
         "losses",
         "lost",
         "max_retries",
         "parameters",
         "reported",
+        "revoked",
         "scheduled_us",
+        "settled",
         "started_at",
         "suspect",
         "task",
         "task_key",
         "timeout",
+        "unreadable",
         "user_id",
     )
 
-    def __init__(self, row: Sequence[Any], task: Task, claimed_at: float) -> None:
+    def __init__(self, row: Sequence[Any], task: Task, claimed_at: float, lease_s: float = math.inf) -> None:
         (
             self.claim_id,
             self.job_id,
             self.due_at,
-            self.scheduled_us,
+            scheduled_us,
             self.task_key,
             _priority,
             self.attempt,
@@ -70,15 +78,21 @@ class Execution:
             timeout,
         ) = row
         self.task = task
+        self.unreadable = None if scheduled_us is not None else "its scheduled_at is infinite"
+        self.scheduled_us: int = int(self.due_at * 1e6) if scheduled_us is None else scheduled_us
         self.max_retries: int = task.max_retries if max_retries is None else max_retries
         self.timeout: float | None = task.timeout if timeout is None else timeout
         self.claimed_at = claimed_at
+        self.leased_until = claimed_at + lease_s  # at least: the database counts from a little later
         self.started_at: float | None = None
         self.asyncio_task: asyncio.Task[None] | None = None
         self.context: Context | None = None
         self.reported = False
+        self.settled = False
         self.lost = False
+        self.interrupted = False
         self.cancel_requested = False
+        self.revoked = False
 
     @property
     def execution_id(self) -> str:
@@ -89,6 +103,8 @@ class Execution:
 
     def decode_parameters(self) -> dict[str, Any]:
         """The job's parameters; raises Unreadable when they cannot be had."""
+        if self.unreadable is not None:
+            raise Unreadable(self.unreadable)
         if self.parameters is None:
             raise Unreadable("the job's row is gone")
         try:
@@ -102,6 +118,10 @@ class Execution:
 
 class Unreadable(Exception):
     """A row that no worker can make sense of: trying again would not help."""
+
+
+class NotJson(ValueError):
+    """A result that cannot be stored. The task did its work, so it is not tried again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,17 +166,27 @@ def storable(text: str, limit: int = ERROR_LIMIT) -> str:
 
 def failure(error: BaseException) -> Failed:
     """The outcome of a task that raised, with the end of its traceback."""
+    said = type(error).__name__
+    try:
+        said += f": {error}"
+    except Exception:
+        said += ", whose text cannot be had"
     frames = traceback.format_exception(error)[-8:]
-    return Failed(storable(f"{type(error).__name__}: {error}"), trace=storable("".join(frames)[-TRACE_LIMIT:]))
+    return Failed(storable(said), trace=storable("".join(frames)[-TRACE_LIMIT:]))
 
 
 def encode_result(result: Any) -> str | None:
-    """A task's result as JSON text; raises TypeError or ValueError when it is not JSON."""
+    """A task's result as JSON text that PostgreSQL can store; raises NotJson when it is none."""
     if result is None:
         return None
-    text = json.dumps(result, allow_nan=False)
-    if "\\u0000" in text or "\\ud" in text:
-        text = json.dumps(_storable_value(result), allow_nan=False)
+    try:
+        text = json.dumps(result, allow_nan=False)
+        if "\\u0000" in text or "\\ud" in text:
+            text = json.dumps(_storable_value(result), allow_nan=False)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise NotJson(f"its result is not JSON: {type(error).__name__}: {error}") from error
+    if len(text) > RESULT_LIMIT:
+        raise NotJson(f"its result is too large: {len(text):,} characters of JSON, {RESULT_LIMIT:,} at most")
     return text
 
 

@@ -1,38 +1,143 @@
-"""The child process of `workers.isolation`: runs one execution and answers what came of it."""
+"""The nursery of `workers.isolation`: imports the tasks once, then forks a child for each execution it is asked for."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import ctypes
+import gc
 import inspect
 import json
 import os
 import resource
+import selectors
 import signal
+import socket
 import sys
+import threading
 from typing import Any
 
+from app import logs
+from app.settings import Settings
 from workers.context import Context, enter
-from workers.execution import encode_result, failure
+from workers.execution import Failed, NotJson, encode_result, failure
 from workers.registry import load
 
 PR_SET_PDEATHSIG = 1
 
 
 def die_with(parent: int) -> None:
-    """Ends this process when the worker dies, so that a lost execution does not go on unseen (Linux)."""
+    """Ends this process when its parent dies, so that a lost execution does not go on unseen (Linux)."""
     if sys.platform == "linux":
         ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
         os._exit(1)
 
 
-def answer_to(request: dict[str, Any]) -> dict[str, Any]:
-    if limit := request["memory_limit_mb"]:
+# ── the nursery ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class Nursery:
+    """Forks children as lines come in, reaps them, and ends when its worker does."""
+
+    def __init__(self, line: socket.socket, settings: Settings) -> None:
+        self._line = line
+        self._settings = settings
+        self._children: dict[int, socket.socket] = {}
+        # A process with several threads must not be forked: its children start from scratch.
+        self._fork_only = count_threads() == 1
+        self._awake, self._wake = socket.socketpair()
+        for each in (self._awake, self._wake):
+            each.setblocking(False)
+
+    def run(self) -> None:
+        signal.signal(signal.SIGCHLD, lambda number, frame: None)
+        for number in (signal.SIGINT, signal.SIGTERM):  # a drain lets children end; it ends with its line
+            signal.signal(number, signal.SIG_IGN)
+        signal.set_wakeup_fd(self._wake.fileno())
+        gc.freeze()
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._line, selectors.EVENT_READ)
+            selector.register(self._awake, selectors.EVENT_READ)
+            while True:
+                for key, _ in selector.select():
+                    if key.fileobj is self._awake:
+                        self._awake.recv(4096)
+                    elif not self._conceive():
+                        self._end()
+                self._reap()
+
+    def _conceive(self) -> bool:
+        """Takes in one request; False at the end of the line."""
+        message, descriptors, _, _ = socket.recv_fds(self._line, 1, 1)
+        if not message:
+            return False
+        theirs = socket.socket(fileno=descriptors[0])
+        nursery = os.getpid()
+        pid = os.fork()
+        if pid == 0:
+            signal.set_wakeup_fd(-1)
+            for number in (signal.SIGCHLD, signal.SIGTERM):
+                signal.signal(number, signal.SIG_DFL)
+            os.setpgid(0, 0)
+            die_with(nursery)
+            if self._fork_only:
+                run_child(theirs, self._settings)
+            os.set_inheritable(theirs.fileno(), True)
+            os.execv(sys.executable, [sys.executable, "-m", "workers.isolated", str(theirs.fileno())])
+        self._children[pid] = theirs
+        return True
+
+    def _reap(self) -> None:
+        while self._children:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+            if pid == 0:
+                return
+            line = self._children.pop(pid, None)
+            if line is not None:
+                tell(line, {"status": os.waitstatus_to_exitcode(status)})
+                line.close()
+
+    def _end(self) -> None:
+        for pid in self._children:
+            with contextlib.suppress(OSError):
+                os.killpg(pid, signal.SIGKILL)
+        os._exit(0)
+
+
+def count_threads() -> int:
+    """Those of this process, libraries' own included where the system tells."""
+    try:
+        return len(os.listdir("/proc/self/task"))
+    except OSError:
+        return threading.active_count()
+
+
+# ── a child ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def run_child(line: socket.socket, settings: Settings) -> None:
+    """Runs the one execution that comes in on the line, answers, and ends this process."""
+    tell(line, {"pid": os.getpid()})
+    with line.makefile("rb") as incoming:
+        request = json.loads(incoming.read())
+    tell(line, answer_to(request, settings))
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(0)
+
+
+def tell(line: socket.socket, facts: dict[str, Any]) -> None:
+    with contextlib.suppress(OSError):  # nobody listens any more: the execution was given up
+        line.sendall(json.dumps(facts).encode() + b"\n")
+
+
+def answer_to(request: dict[str, Any], settings: Settings) -> dict[str, Any]:
+    if limit := settings.memory_limit_mb:
         resource.setrlimit(resource.RLIMIT_AS, (limit * 1024 * 1024, limit * 1024 * 1024))
     context = Context(**request["context"])
     try:
-        function = load(request["modules"])[context.task_id].function
+        function = load(settings.task_modules)[context.task_id].function
         enter(context)
         result = function(**request["parameters"])
         if inspect.iscoroutine(result):
@@ -40,22 +145,25 @@ def answer_to(request: dict[str, Any]) -> dict[str, Any]:
         return {"result": encode_result(result)}
     except MemoryError:
         return {"error": f"MemoryError: more than the memory limit of {limit} MiB"}
+    except NotJson as error:
+        return {"error": str(error), "final": True}
     except BaseException as error:
-        outcome = failure(error)
+        outcome: Failed = failure(error)
         return {"error": outcome.error, "trace": outcome.trace}
 
 
 def main() -> None:
-    answering, parent = int(sys.argv[1]), int(sys.argv[2])
-    os.set_inheritable(answering, False)
-    die_with(parent)
-    request = json.loads(sys.stdin.buffer.read())
-    answer = json.dumps(answer_to(request)).encode()
-    with os.fdopen(answering, "wb") as pipe:
-        pipe.write(answer)
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(0)
+    line = socket.socket(fileno=int(sys.argv[1]))
+    settings = Settings.from_environment()
+    sys.path.insert(0, os.getcwd())  # as in the worker
+    if len(sys.argv) == 2:
+        logs.set_up(settings)
+        run_child(line, settings)
+    os.set_inheritable(line.fileno(), False)
+    die_with(int(sys.argv[2]))
+    logs.set_up(settings)
+    load(settings.task_modules)
+    Nursery(line, settings).run()
 
 
 if __name__ == "__main__":

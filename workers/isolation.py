@@ -1,110 +1,156 @@
-"""Runs one execution in a child process of its own: what kills that process harms nobody else.
+"""Runs executions in child processes: what kills one of those harms nobody else.
 
-The child is `python -m workers.isolated`; it gets the work as JSON on standard input and answers on a pipe of its own.
+The children are forked by a nursery, `python -m workers.isolated`, which has imported the tasks already: a child of it
+starts in milliseconds. For each run the nursery gets one end of a socket pair; the child reads its request from it and
+writes its answer to it, and when it has ended the nursery adds how.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import signal
+import socket
 import sys
 from typing import Any
 
+from app.events import emit
 from app.settings import Settings
 from workers.context import Context
 from workers.execution import Completed, Execution, Failed, Outcome, storable
 
-KILL_AFTER_S = 2.0
-"""A child that was asked to end gets so long before it is killed."""
-ANSWER_LIMIT = 16 * 1024 * 1024
+ANSWER_LIMIT = 64 * 1024 * 1024
 
 
-async def run(execution: Execution, context: Context, parameters: dict[str, Any], settings: Settings) -> Outcome:
-    """Runs the execution in a child process; ends the child when this is cancelled or the timeout passes."""
-    facts = _facts(context)
-    modules = sorted({*settings.task_modules, execution.task.module})
-    request = {
-        "modules": modules,
-        "context": facts,
-        "parameters": parameters,
-        "memory_limit_mb": settings.memory_limit_mb,
-    }
-    answers, answering = os.pipe()
-    try:
-        child = await asyncio.create_subprocess_exec(
-            sys.executable,
-            "-m",
-            "workers.isolated",
-            str(answering),
-            str(os.getpid()),
-            stdin=asyncio.subprocess.PIPE,
-            pass_fds=[answering],
-        )
-    except BaseException:
-        os.close(answers)
-        raise
-    finally:
-        os.close(answering)
-    try:
-        async with asyncio.timeout(execution.timeout) as limit:
-            answer = await _converse(child, answers, json.dumps(request).encode())
-            await child.wait()
-    except TimeoutError:
-        if not limit.expired():
+class Children:
+    """Runs one execution a child, at most `settings.processes` at once."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self.free = asyncio.Semaphore(settings.processes)
+        """To be held around `run`."""
+        self._nursery: asyncio.subprocess.Process | None = None
+        self._line: socket.socket | None = None
+        self._starting = asyncio.Lock()
+
+    async def run(self, execution: Execution, context: Context, parameters: dict[str, Any]) -> Outcome:
+        """Runs the execution in a child; ends the child when this is cancelled or the timeout passes."""
+        request = {"context": _facts(context), "parameters": parameters}
+        ours = await self._conceive()
+        reader, writer = await asyncio.open_unix_connection(sock=ours, limit=ANSWER_LIMIT)
+        child = Child(reader, self._settings.kill_after_s)
+        try:
+            async with asyncio.timeout(execution.timeout) as limit:
+                with contextlib.suppress(ConnectionError):  # it died before it read; how, is told
+                    writer.write(json.dumps(request).encode())
+                    writer.write_eof()
+                    await writer.drain()
+                await child.converse()
+        except TimeoutError:
+            if not limit.expired():
+                raise
+            await child.end()
+            return Failed(f"timed out after {execution.timeout:g} s; its process was ended")
+        except BaseException:
+            await child.end()
             raise
-        await _end(child)
-        return Failed(f"timed out after {execution.timeout:g} s; its process was ended")
-    except BaseException:
-        await _end(child)
-        raise
-    return _outcome(child.returncode or 0, answer)
+        finally:
+            writer.close()
+        return child.outcome()
+
+    async def _conceive(self) -> socket.socket:
+        """Has the nursery fork a child; returns our end of the line to it."""
+        ours, theirs = socket.socketpair()
+        with theirs:
+            try:
+                await self._ask(theirs)
+            except OSError:
+                # The nursery has died: by the memory limit of the machine, or by a task that kills its parent.
+                self._close()
+                await self._ask(theirs)
+        ours.setblocking(False)
+        return ours
+
+    async def _ask(self, theirs: socket.socket) -> None:
+        async with self._starting:
+            if self._line is None or self._nursery is None or self._nursery.returncode is not None:
+                self._close()
+                await self._open()
+            assert self._line is not None
+            socket.send_fds(self._line, [b"\n"], [theirs.fileno()])
+
+    async def _open(self) -> None:
+        ours, theirs = socket.socketpair()
+        ours.settimeout(5)
+        with theirs:
+            self._nursery = await asyncio.create_subprocess_exec(
+                *(sys.executable, "-m", "workers.isolated", str(theirs.fileno()), str(os.getpid())),
+                stdin=asyncio.subprocess.DEVNULL,
+                pass_fds=[theirs.fileno()],
+            )
+        self._line = ours
+        emit("nursery_started", pid=self._nursery.pid)
+
+    def _close(self) -> None:
+        """The nursery ends when its line does."""
+        line, self._line = self._line, None
+        if line is not None:
+            line.close()
+
+
+class Child:
+    """What comes from one child: {"pid": …}, {"result" or "error": …}, and {"status": …} once it has ended."""
+
+    def __init__(self, reader: asyncio.StreamReader, kill_after_s: float) -> None:
+        self._reader = reader
+        self._kill_after_s = kill_after_s
+        self._pid: int | None = None
+        self._status: int | None = None
+        self._answer: dict[str, Any] | None = None
+        self._over = False
+
+    async def converse(self) -> None:
+        """Listens until the child has ended."""
+        with contextlib.suppress(ConnectionError):
+            while line := await self._reader.readline():
+                try:
+                    said = json.loads(line)
+                except ValueError:
+                    continue  # it died in the middle of its answer
+                if "pid" in said:
+                    self._pid = said["pid"]
+                elif "status" in said:
+                    self._status = said["status"]
+                else:
+                    self._answer = said
+        self._over = True
+
+    async def end(self) -> None:
+        """Asks the child and what it started to end, then makes them."""
+        for number in (signal.SIGTERM, signal.SIGKILL):
+            if self._over or self._status is not None:
+                return
+            if self._pid is not None:
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    os.killpg(self._pid, number)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(self._kill_after_s):
+                    await self.converse()
+
+    def outcome(self) -> Outcome:
+        if self._status is not None and self._status < 0:
+            number = -self._status
+            return Failed(f"process died, signal {number} ({signal.Signals(number).name})")
+        if self._answer is None:
+            how = "with its parent" if self._status is None else f"exit status {self._status}, without an answer"
+            return Failed(f"process died, {how}")
+        if "error" in self._answer:
+            said = self._answer
+            return Failed(storable(said["error"]), final=said.get("final", False), trace=said.get("trace"))
+        return Completed(self._answer["result"])
 
 
 def _facts(context: Context) -> dict[str, Any]:
     return {name: getattr(context, name) for name in Context.__dataclass_fields__ if name != "cancelled"}
-
-
-async def _converse(child: asyncio.subprocess.Process, answers: int, request: bytes) -> bytes:
-    reader = asyncio.StreamReader(limit=ANSWER_LIMIT)
-    transport, _ = await asyncio.get_running_loop().connect_read_pipe(
-        lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(answers, "rb")
-    )
-    try:
-        assert child.stdin is not None
-        child.stdin.write(request)
-        try:
-            await child.stdin.drain()
-            child.stdin.close()
-        except (BrokenPipeError, ConnectionResetError):
-            pass  # it died before it read; its exit status tells
-        return await reader.read(-1)
-    finally:
-        transport.close()
-
-
-async def _end(child: asyncio.subprocess.Process) -> None:
-    if child.returncode is not None:
-        return
-    try:
-        child.terminate()
-        async with asyncio.timeout(KILL_AFTER_S):
-            await child.wait()
-    except ProcessLookupError:
-        pass
-    except TimeoutError:
-        child.kill()
-        await child.wait()
-
-
-def _outcome(status: int, answer: bytes) -> Outcome:
-    if status < 0:
-        return Failed(f"process died, signal {-status} ({signal.Signals(-status).name})")
-    try:
-        said = json.loads(answer)
-    except ValueError:
-        return Failed(f"process died, exit status {status}, without an answer")
-    if "error" in said:
-        return Failed(storable(said["error"]), final=said.get("final", False), trace=said.get("trace"))
-    return Completed(said["result"])

@@ -1,44 +1,82 @@
-"""Keeps house: recovers what dead workers left, makes and drops partitions."""
+"""Keeps house: recovers what dead workers left, makes and drops partitions, watches over the database."""
 
 from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from datetime import timedelta
+from typing import Any
 
 import psycopg
 
 from app.events import emit
 from app.settings import Settings
 from app.store import queries
+from app.store.connections import is_retryable
+from workers.execution import Execution
+from workers.guards import Guards
 from workers.loop import Link
 
 RECOVER_BATCH = 1000
-PARTITIONS_PAUSE_S = 60.0
 
 
 class Janitor:
     """Every worker runs one; they share the work by skipping what another has locked."""
 
-    def __init__(self, settings: Settings, link: Link, wake_claimer: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        link: Link,
+        worker_id: int,
+        claims: dict[int, Execution],
+        wake_claimer: Callable[[], None],
+    ) -> None:
         self._settings = settings
         self._link = link
+        self._worker_id = worker_id
+        self._claims = claims
         self._wake_claimer = wake_claimer
+        self._guards = Guards(settings, link)
+        self._connection: psycopg.AsyncConnection[Any] | None = None
+        self._judge_from = 0.0
+        self._unknown: set[int] = set()
         self._partitions_at = 0.0
 
     async def tick(self) -> float:
-        await self.recover()
-        if time.monotonic() >= self._partitions_at:
-            await self.keep_partitions()
-            self._partitions_at = time.monotonic() + PARTITIONS_PAUSE_S * random.uniform(0.8, 1.2)
+        """Does every chore; the fault of one does not keep the others from being done."""
+        await self._notice_outage()
+        faults: list[psycopg.Error] = []
+        for chore in (self.keep_partitions, self.recover, self.take_back, self.retire, self._guards.look):
+            await self._do(chore, faults)
+        if faults:
+            raise faults[0]
         return self._settings.janitor_s * random.uniform(0.8, 1.2)
+
+    async def _do(self, chore: Callable[[], Awaitable[None]], faults: list[psycopg.Error]) -> None:
+        try:
+            await chore()
+        except psycopg.Error as error:
+            # Without a connection there is nothing to go on with.
+            if is_retryable(error) and not isinstance(error, psycopg.errors.LockNotAvailable):
+                raise
+            faults.append(error)
+
+    async def _notice_outage(self) -> None:
+        """After this worker was cut off, others may have been, too: they get time to renew before they are judged."""
+        connection = await self._link.connection()
+        if self._connection is not None and connection is not self._connection:
+            self._judge_from = time.monotonic() + 2 * self._settings.renew_s
+        self._connection = connection
 
     async def recover(self) -> None:
         """Takes executions back from expired claims."""
+        if time.monotonic() < self._judge_from:
+            return
         connection = await self._link.connection()
+        grace = timedelta(seconds=2 * self._settings.renew_s)
         while True:
-            cursor = await connection.execute(queries.recover_expired, {"n": RECOVER_BATCH})
+            cursor = await connection.execute(queries.recover_expired, {"n": RECOVER_BATCH, "grace": grace})
             recovered = 0
             for worker_id, count, some_claims in await cursor.fetchall():
                 emit("leases_recovered", worker_id=worker_id, executions=count, claim_ids=some_claims)
@@ -47,28 +85,41 @@ class Janitor:
                 self._wake_claimer()
             if recovered < RECOVER_BATCH:
                 break
+
+    async def take_back(self) -> None:
+        """Hands back claims of this worker that it has not known of for two rounds: nobody runs them."""
+        connection = await self._link.connection()
+        facts = {"worker_id": self._worker_id, "known": list(self._claims)}
+        found = {row[0] for row in await (await connection.execute(queries.unknown_claims, facts)).fetchall()}
+        unknown = self._unknown & (found - self._claims.keys())
+        self._unknown = found - unknown
+        if unknown:
+            cursor = await connection.execute(queries.release, {"claims": list(unknown)})
+            emit("claims_taken_back", executions=len(await cursor.fetchall()))
+            self._wake_claimer()
+
+    async def retire(self) -> None:
+        connection = await self._link.connection()
         await connection.execute(queries.retire_workers, {"silent": timedelta(seconds=3 * self._settings.lease_s)})
 
     async def keep_partitions(self) -> None:
-        """Makes partitions ahead and drops those past retention; a lock that is not free is tried again next time."""
+        """Makes partitions ahead and drops those past retention; a lock that is not free is tried again soon."""
+        if time.monotonic() < self._partitions_at:
+            return
         connection = await self._link.connection()
         try:
-            made = (
-                await (
-                    await connection.execute(
-                        queries.ensure_partitions, {"runway": timedelta(hours=self._settings.runway_hours)}
-                    )
-                ).fetchone()
-                or [0]
-            )[0]
-            if made:
-                emit("partitions_made", count=made)
-            expired = await connection.execute(
-                queries.expired_partitions, {"retention": timedelta(days=self._settings.retention_days)}
+            cursor = await connection.execute(
+                queries.ensure_partitions, {"runway": timedelta(hours=self._settings.runway_hours)}
             )
+            if made := (await cursor.fetchone() or [0])[0]:
+                emit("partitions_made", count=made)
+            retention = timedelta(days=self._settings.retention_days)
+            expired = await connection.execute(queries.expired_partitions, {"retention": retention})
             for (partition,) in await expired.fetchall():
                 cursor = await connection.execute("select pgtick.drop_partition(%s)", [partition])
                 if (await cursor.fetchone() or [False])[0]:
                     emit("partition_dropped", partition=partition)
         except psycopg.errors.LockNotAvailable as error:
             emit("partitions_wait", error=error)
+            return
+        self._partitions_at = time.monotonic() + self._settings.partitions_s * random.uniform(0.8, 1.2)

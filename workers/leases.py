@@ -1,11 +1,13 @@
 """Keeps the leases of this worker's claims, on a thread and a connection of its own.
 
-The thread goes on while the event loop is busy or a task holds the interpreter, and until the last execution of a drain
-has ended. It also says that the worker is alive, and reads the database's clock.
+The thread goes on while the event loop is busy, and until the last execution of a drain has ended. While a task holds
+the interpreter it gets a turn only now and then, so it does all in one round trip: renews, says that the worker is
+alive, and reads the database's clock.
 """
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from collections.abc import Callable
@@ -18,10 +20,11 @@ from app.clock import Clock
 from app.events import emit
 from app.settings import Settings
 from app.store import queries
-from app.store.connections import connect, is_retryable
+from app.store.connections import connect, cut, is_retryable
 from workers.execution import Execution
 
 HUNG_AFTER_S = 10.0
+"""A call that takes longer, or a third of a lease, is ended."""
 
 
 class LeaseKeeper:
@@ -35,6 +38,7 @@ class LeaseKeeper:
         facts: Callable[[], dict[str, Any]],
         on_lost: Callable[[list[int]], object],
         on_cancel: Callable[[list[int]], object],
+        on_revoke: Callable[[list[int]], object],
         on_drain: Callable[[], object],
     ) -> None:
         self._settings = settings
@@ -43,6 +47,7 @@ class LeaseKeeper:
         self._facts = facts
         self._on_lost = on_lost
         self._on_cancel = on_cancel
+        self._on_revoke = on_revoke
         self._on_drain = on_drain
         self._stopping = threading.Event()
         self._connection: psycopg.Connection[Any] | None = None
@@ -61,11 +66,16 @@ class LeaseKeeper:
         self._stopping.set()
         self._thread.join(HUNG_AFTER_S)
 
+    @property
+    def ended(self) -> bool:
+        return not self._thread.is_alive()
+
     def free_if_hung(self) -> None:
-        """Closes the connection under a call that hangs; meant to be called from another thread now and then."""
+        """Ends a call that hangs; meant to be called from another thread now and then."""
         connection = self._connection
-        if self._asking and connection is not None and time.monotonic() - self._sent > HUNG_AFTER_S:
-            connection.close()
+        longest = min(HUNG_AFTER_S, self._settings.lease_s / 3)
+        if self._asking and connection is not None and time.monotonic() - self._sent > longest:
+            cut(connection)
 
     def _run(self) -> None:
         while True:
@@ -75,7 +85,8 @@ class LeaseKeeper:
                 self._asking = True
                 self._tick()
             except Exception as error:
-                self._failed(error)
+                with contextlib.suppress(Exception):  # whatever comes, leases are kept
+                    self._failed(error)
             else:
                 if self._failures:
                     emit("loop_recovered", loop="leases", failures=self._failures)
@@ -97,34 +108,37 @@ class LeaseKeeper:
             self._connection = connect(
                 self._settings.database_url, application_name="pgtick leases", prepare_threshold=None
             )
-        self._renew(self._connection)
+        now = self._clock.now()
+        old = now - self._settings.renew_s / 2
+        mine = {claim_id: held for claim_id, held in list(self._claims.items()) if held.claimed_at < old}
+        lease = timedelta(seconds=self._settings.lease_s)
         sent = time.monotonic()
-        row = self._connection.execute(queries.heartbeat, self._facts()).fetchone()
+        row = self._connection.execute(
+            queries.keep_alive, {**self._facts(), "claims": list(mine), "lease": lease}
+        ).fetchone()
+        received = time.monotonic()
         assert row is not None
-        database_time, drain_requested = row
-        self._clock.observe(database_time, sent, time.monotonic())
+        database_time, drain_requested, kept, locked, cancelled, revoked = row
+        self._clock.observe(database_time, sent, received)
+        for claim_id in kept:
+            mine[claim_id].leased_until = now + self._settings.lease_s
+        if lost := self._lost(mine, {*kept, *locked}):
+            self._on_lost(lost)
+        if cancelled:
+            self._on_cancel(cancelled)
+        if revoked:
+            self._on_revoke(revoked)
         if drain_requested:
             self._on_drain()
 
-    def _renew(self, connection: psycopg.Connection[Any]) -> None:
-        old = self._clock.now() - self._settings.renew_s / 2
-        mine = [claim_id for claim_id, execution in list(self._claims.items()) if execution.claimed_at < old]
-        if not mine:
-            return
-        lease = timedelta(seconds=self._settings.lease_s)
-        kept = dict(connection.execute(queries.renew_leases, {"claims": mine, "lease": lease}).fetchall())
+    def _lost(self, mine: dict[int, Execution], standing: set[int]) -> list[int]:
         lost = []
-        for claim_id in mine:
-            execution = self._claims.get(claim_id)
+        for claim_id, execution in mine.items():
             # One whose outcome is on its way may just have been stored.
-            if claim_id not in kept and execution is not None and not execution.reported:
+            if claim_id not in standing and claim_id in self._claims and not execution.reported:
                 lost.append(claim_id)
                 emit("lease_lost", execution_id=execution.execution_id, claim_id=claim_id, attempt=execution.attempt)
-        if lost:
-            self._on_lost(lost)
-        cancelled = [claim_id for claim_id, cancel in kept.items() if cancel]
-        if cancelled:
-            self._on_cancel(cancelled)
+        return lost
 
     def _failed(self, error: Exception) -> None:
         self.problem = f"{type(error).__name__}: {error}".strip()

@@ -13,7 +13,7 @@ from app.events import emit
 from app.store import channel
 from workers.loop import Link
 
-ECHO_PAUSE_S = 5.0
+ECHO_PAUSE_S = 3.0
 ECHO_LIMIT_S = 2.0
 
 
@@ -26,12 +26,14 @@ class Listener:
         worker_id: int,
         on_due: Callable[[float | None], None],
         on_cancel: Callable[[list[int]], None],
+        on_revoke: Callable[[list[int]], None],
         on_connect: Callable[[], None],
     ) -> None:
         self._link = link
         self._echo = f"pgtick_echo_{worker_id}"
         self._on_due = on_due
         self._on_cancel = on_cancel
+        self._on_revoke = on_revoke
         self._on_connect = on_connect
         self._listening: psycopg.AsyncConnection[Any] | None = None
         self.deaf = False
@@ -39,7 +41,7 @@ class Listener:
     async def tick(self) -> float:
         connection = await self._link.connection()
         if connection is not self._listening:
-            for name in (channel.DUE, channel.CANCEL, self._echo):
+            for name in (channel.DUE, channel.CANCEL, channel.REVOKE, self._echo):
                 await connection.execute(f"listen {name}")
             self._listening = connection
             heard = await self._hears_itself(connection)
@@ -84,7 +86,13 @@ class Listener:
                 if notification.channel == channel.DUE:
                     self._on_due(int(notification.payload) / 1e6 if notification.payload.isdecimal() else None)
                 elif notification.channel == channel.CANCEL:
-                    self._on_cancel([int(part) for part in notification.payload.split(",") if part.isdecimal()])
+                    self._on_cancel(_claim_ids(notification.payload))
+                elif notification.channel == channel.REVOKE:
+                    self._on_revoke(_claim_ids(notification.payload))
                 elif notification.channel == self._echo:
                     heard = True
         return heard
+
+
+def _claim_ids(payload: str) -> list[int]:
+    return [int(part) for part in payload.split(",") if part.isdecimal()]

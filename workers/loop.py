@@ -11,10 +11,12 @@ from typing import Any
 import psycopg
 
 from app.events import emit
-from app.store.connections import conninfo, is_retryable
+from app.store.connections import conninfo, cut, is_retryable
 
 FIRST_BACKOFF_S = 0.05
 LONGEST_BACKOFF_S = 2.0
+SAY_AGAIN_S = 60.0
+"""A loop that keeps failing in the same way says so again after that time."""
 
 
 class Link:
@@ -38,9 +40,18 @@ class Link:
         if connection is not None:
             await connection.close()
 
+    def cut(self) -> None:
+        """Ends the connection under a call that hangs."""
+        if self._connection is not None:
+            cut(self._connection)
+
 
 class Loop:
-    """Runs `tick` until stopped. A tick returns the seconds to sleep; `wake()` ends that sleep, or the next one."""
+    """Runs `tick` until stopped. A tick returns the seconds to sleep; `wake()` ends that sleep, or the next one.
+
+    A tick that takes longer than `limit_s` loses its connection: a server that hangs must not hang the loop. The next
+    ones get more time, in case the server is merely slow.
+    """
 
     def __init__(self, name: str, tick: Callable[[], Awaitable[float]], link: Link, *, limit_s: float = 15.0) -> None:
         self.name = name
@@ -50,8 +61,12 @@ class Loop:
         self._woken = asyncio.Event()
         self._stopping = False
         self._failures = 0
+        self._cuts = 0
+        self._said_at = float("-inf")
         self.beat = time.monotonic()
         self.problem: str | None = None
+        self.ended = False
+        self.came_round = False
 
     def wake(self) -> None:
         self._woken.set()
@@ -62,6 +77,12 @@ class Loop:
         self._woken.set()
 
     async def run(self) -> None:
+        try:
+            await self._run()
+        finally:
+            self.ended = not self._stopping
+
+    async def _run(self) -> None:
         while not self._stopping:
             self._woken.clear()
             pause = await self._guarded_tick()
@@ -76,30 +97,38 @@ class Loop:
         await self._link.close()
 
     async def _guarded_tick(self) -> float:
+        limit = self._limit_s * 2.0 ** min(self._cuts, 3)
+        started = time.monotonic()
+        cutting = asyncio.get_running_loop().call_later(limit, self._link.cut)
         try:
-            # A server that hangs must not hang the loop: its connection is given up.
-            async with asyncio.timeout(self._limit_s):
+            async with asyncio.timeout(limit + 1.0):
                 pause: float = await self._tick()
         except Exception as error:
+            self._cuts += time.monotonic() - started >= limit
             await self._failed(error)
             self._failures += 1
             longest = min(LONGEST_BACKOFF_S, FIRST_BACKOFF_S * 2.0 ** min(self._failures, 10))
             return longest * random.uniform(0.5, 1.0)
+        finally:
+            cutting.cancel()
         if self._failures:
             emit("loop_recovered", loop=self.name, failures=self._failures)
         self._failures = 0
+        self._cuts = 0
         self.problem = None
         self.beat = time.monotonic()
+        self.came_round = True
         return pause
 
     async def _failed(self, error: Exception) -> None:
-        self.problem = f"{type(error).__name__}: {error}".strip()
-        if is_retryable(error):
-            if self._failures == 0:
-                emit("database_unavailable", loop=self.name, error=error)
+        problem = f"{type(error).__name__}: {error}".strip()
+        retryable = is_retryable(error)
+        if retryable:
             self.beat = time.monotonic()  # waiting for the database is healthy
-        else:
-            emit("loop_failed", loop=self.name, error=error)
+        if self._failures == 0 or problem != self.problem or time.monotonic() - self._said_at > SAY_AGAIN_S:
+            self._said_at = time.monotonic()
+            emit("database_unavailable" if retryable else "loop_failed", loop=self.name, error=error)
+        self.problem = problem
         try:
             async with asyncio.timeout(1):
                 await self._link.close()

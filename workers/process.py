@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import random
 import signal
 import socket
 import time
@@ -25,13 +26,14 @@ from workers.notify_socket import notify, watchdog_pause_s
 from workers.planner import Planner
 from workers.registry import Task, load
 from workers.reporter import Reporter
-from workers.runner import Runner
+from workers.runner import GIVE_UP_S, Runner
 from workers.slots import Slots
 
 GATHER_S = 0.002
 """How long freed places are gathered before the next claim, so that claims of one row each stay rare."""
-HEALTHY_S = 30.0
-"""A loop that has not come round for so long is not healthy."""
+CLAIM_LIMIT_S = 4.0
+LISTEN_LIMIT_S = 7.0
+"""A server that hangs costs a loop so long; what polls for due executions must find out first."""
 
 
 class Worker:
@@ -45,7 +47,7 @@ class Worker:
         self.worker_id = 0
         self._stop_asked = asyncio.Event()
         self._hurry = asyncio.Event()
-        self._claims_made = 0
+        self.problem: str | None = None
 
     async def run(self) -> None:
         tasks = load(self.settings.task_modules)
@@ -62,17 +64,21 @@ class Worker:
     async def _register(self, tasks: dict[str, Task]) -> None:
         """Makes tasks and worker known, waiting for a database that is not there yet."""
         link = Link("start", self.settings.database_url)
+        failures = 0
         while True:
             try:
-                await self._register_once(link, tasks)
+                async with asyncio.timeout(30):
+                    await self._register_once(link, tasks)
                 break
             except Exception as error:
                 await link.close()
-                if not is_retryable(error) or self._stop_asked.is_set():
+                if not is_retryable(error):
                     raise
-                emit("database_unavailable", loop="start", error=error)
+                if failures % 60 == 0:
+                    emit("database_unavailable", loop="start", error=error)
+                failures += 1
                 notify(STATUS=f"waiting for the database: {error}".replace("\n", " "))
-                await asyncio.sleep(1)
+                await asyncio.sleep(random.uniform(0.5, 1.0))
         await link.close()
 
     async def _register_once(self, link: Link, tasks: dict[str, Task]) -> None:
@@ -91,10 +97,10 @@ class Worker:
                 "queues": [t.queue for t in every],
                 "priorities": [t.priority for t in every],
                 "max_retries": [t.max_retries for t in every],
-                "backoff_bases": [t.backoff.base_s for t in every],
-                "backoff_factors": [t.backoff.factor for t in every],
-                "backoff_caps": [t.backoff.cap_s for t in every],
-                "timeouts": [t.timeout for t in every],
+                "backoff_bases": [float(t.backoff.base_s) for t in every],
+                "backoff_factors": [float(t.backoff.factor) for t in every],
+                "backoff_caps": [float(t.backoff.cap_s) for t in every],
+                "timeouts": [None if t.timeout is None else float(t.timeout) for t in every],
                 "options": ["{}" for _ in every],
             },
         )
@@ -135,10 +141,10 @@ class Worker:
         loop = asyncio.get_running_loop()
         links = {
             "claims": Link("claims", url, HOT_OPTIONS + " -c synchronous_commit=off"),
-            "reports": Link("reports", url, HOT_OPTIONS),
+            "reports": Link("reports", url, HOT_OPTIONS + " -c lock_timeout=2s"),
             "listener": Link("listener", settings.listen_database_url or url),
             "planner": Link("planner", url, HOT_OPTIONS),
-            "janitor": Link("janitor", url),
+            "janitor": Link("janitor", url, "-c lock_timeout=2s"),
         }
         self.runner = Runner(
             settings, self.clock, self.slots, lambda e, o: self.reporter.add(e, o), lambda: self._on_free()
@@ -153,9 +159,14 @@ class Worker:
         )
         self.claimer = Claimer(settings, self.clock, links["claims"], self.slots, self.worker_id, self.runner.take)
         self.planner = Planner(settings, self.clock, links["planner"], self._on_planned)
-        self.janitor = Janitor(settings, links["janitor"], self._on_recovered)
+        self.janitor = Janitor(settings, links["janitor"], self.worker_id, self.runner.claims, self._on_recovered)
         self.listener = Listener(
-            links["listener"], self.worker_id, self._on_due, self.runner.cancel, self._on_listening
+            links["listener"],
+            self.worker_id,
+            self._on_due,
+            self.runner.cancel,
+            self.runner.revoke,
+            self._on_listening,
         )
         self.keeper = LeaseKeeper(
             settings,
@@ -164,6 +175,7 @@ class Worker:
             self._facts,
             on_lost=lambda ids: loop.call_soon_threadsafe(self.runner.lose, ids),
             on_cancel=lambda ids: loop.call_soon_threadsafe(self.runner.cancel, ids),
+            on_revoke=lambda ids: loop.call_soon_threadsafe(self.runner.revoke, ids),
             on_drain=lambda: loop.call_soon_threadsafe(self.stop),
         )
         ticks = {
@@ -173,7 +185,8 @@ class Worker:
             "planner": self.planner.tick,
             "janitor": self.janitor.tick,
         }
-        self.loops = {name: Loop(name, tick, links[name]) for name, tick in ticks.items()}
+        limits = {"claims": CLAIM_LIMIT_S, "listener": LISTEN_LIMIT_S}
+        self.loops = {name: Loop(name, tick, links[name], limit_s=limits.get(name, 15)) for name, tick in ticks.items()}
 
     def _start(self) -> None:
         loop = asyncio.get_running_loop()
@@ -222,31 +235,42 @@ class Worker:
             while True:
                 self.keeper.free_if_hung()
                 facts = self.health()
-                if facts["ok"]:
-                    notify(
-                        WATCHDOG="1",
-                        STATUS=f"{self.state.lower()}: {self.runner.running} executions running",
-                        **({} if ready else {"READY": "1"}),
-                    )
+                if facts["problem"] != self.problem:
+                    emit("worker_unhealthy" if facts["problem"] else "worker_healthy", problem=facts["problem"])
+                    self.problem = facts["problem"]
+                if not ready and all(self.loops[name].came_round for name in ("claims", "reports", "planner")):
                     ready = True
-                await asyncio.sleep(min(1.0, watchdog_pause_s() or 1.0))
+                    emit("worker_ready", worker_id=self.worker_id)
+                    notify(READY="1")
+                if facts["ok"]:
+                    notify(WATCHDOG="1", STATUS=f"{self.state.lower()}: {self.runner.running} executions running")
+                await asyncio.sleep(min(1.0, watchdog_pause_s() or 1.0) if ready else 0.02)
         finally:
             if server is not None:
                 server.close()
 
     def health(self) -> dict[str, Any]:
-        """The state of each loop; `ok` while every loop comes round and the database is there."""
+        """The state of each loop; `ok` while every loop comes round, or waits for a database that is away."""
         now = time.monotonic()
         beating: dict[str, Loop | LeaseKeeper] = {**self.loops, "leases": self.keeper}
         loops = {
-            name: {"ok": now - each.beat < HEALTHY_S, "seconds_ago": round(now - each.beat, 1), "problem": each.problem}
+            name: {
+                "ok": not each.ended and now - each.beat < self.settings.unhealthy_s,
+                "seconds_ago": round(now - each.beat, 1),
+                "problem": "it has ended" if each.ended else each.problem,
+            }
             for name, each in beating.items()
         }
+        ill = [f"{name}: {each['problem'] or 'does not come round'}" for name, each in loops.items() if not each["ok"]]
+        if len(self.runner.abandoned) >= self.settings.threads:
+            ill.append(f"{len(self.runner.abandoned)} runs that do not end were given up and take up the process")
         return {
-            "ok": all(each["ok"] for each in loops.values()),
+            "ok": not ill,
+            "problem": "; ".join(ill) or None,
             "worker_id": self.worker_id,
             "state": self.state,
             "running": self.runner.running,
+            "abandoned": len(self.runner.abandoned),
             "unreported": self.reporter.backlog,
             "listening": not self.listener.deaf,
             "loops": loops,
@@ -274,7 +298,7 @@ class Worker:
             emit("drain_deadline", worker_id=self.worker_id, running=self.runner.running)
             self.runner.release_running()
             self._hurry.clear()
-            await self._until_idle(5.0)
+            await self._until_idle(self.settings.kill_after_s + GIVE_UP_S + 1.0)
         await self._until_reported(10.0)
         for each in self.loops.values():
             each.stop()

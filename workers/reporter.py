@@ -11,15 +11,18 @@ from typing import Any
 import psycopg
 
 from app.clock import Clock
+from app.domain.retry import DAY_S
 from app.events import emit
 from app.settings import Settings
-from app.store import queries
+from app.store import channel, queries
 from app.store.connections import is_retryable
-from workers.execution import Completed, Ended, Execution, Failed, Outcome
+from workers.execution import Completed, Ended, Execution, Failed, Outcome, Released, storable
 from workers.loop import Link
 from workers.stats import Stats
 
 STATS_PAUSE_S = 10.0
+HELD_PAUSE_S = 5.0
+"""Pause between tries to report on rows that somebody else has locked."""
 
 Report = tuple[Execution, Outcome, float]
 """An execution, how it ended, and when (seconds since the epoch, database clock)."""
@@ -44,12 +47,15 @@ class Reporter:
         self._claims = claims
         self._wake = wake
         self._queue: list[Report] = []
+        self._held: list[Report] = []
+        self._held_until = 0.0
+        self._in_doubt: set[int] = set()
         self._stats = Stats()
         self._stats_stored_at = time.monotonic()
 
     @property
     def backlog(self) -> int:
-        return len(self._queue)
+        return len(self._queue) + len(self._held)
 
     def add(self, execution: Execution, outcome: Outcome) -> None:
         """Takes an outcome in; a full batch is written at once."""
@@ -57,6 +63,14 @@ class Reporter:
         now = self._clock.now()
         self._queue.append((execution, outcome, now))
         self._stats.add(execution, outcome, now)
+        if isinstance(outcome, Failed):
+            emit(
+                "execution_retrying" if self._is_retried(execution, outcome) else "execution_failed",
+                execution_id=execution.execution_id,
+                task_id=execution.task.task_id,
+                attempt=execution.attempt,
+                failure=outcome.error,
+            )
         if len(self._queue) == self._settings.report_batch:
             self._wake()
 
@@ -65,6 +79,8 @@ class Reporter:
             batch = self._queue[: self._settings.report_batch]
             await self._store(batch)
             del self._queue[: len(batch)]
+        if self._held and time.monotonic() >= self._held_until:
+            self._queue, self._held = self._held, []
         if time.monotonic() - self._stats_stored_at > STATS_PAUSE_S:
             await self.store_stats()
         return self._settings.report_s
@@ -80,6 +96,11 @@ class Reporter:
         try:
             await self._write(batch)
         except psycopg.Error as error:
+            # Some of it may have been stored, and only the answer got lost.
+            self._in_doubt |= {execution.claim_id for execution, _, _ in batch}
+            if isinstance(error, psycopg.errors.LockNotAvailable):
+                await self._store_around(batch)
+                return
             if is_retryable(error):
                 raise
             # One outcome that cannot be stored must not hold up the others.
@@ -89,21 +110,46 @@ class Reporter:
             else:
                 await self._store_what_can_be(batch[0], error)
 
+    async def _store_around(self, batch: list[Report]) -> None:
+        """Somebody has locked rows of running executions and is in no hurry: the others are stored."""
+        connection = await self._link.connection()
+        cursor = await connection.execute(
+            queries.locked_claims, {"claims": [execution.claim_id for execution, _, _ in batch]}
+        )
+        locked = {row[0] for row in await cursor.fetchall()}
+        await self._write([report for report in batch if report[0].claim_id not in locked])
+        held = [report for report in batch if report[0].claim_id in locked]
+        if held:
+            emit("reports_held", executions=len(held), claim_ids=sorted(locked)[:5])
+            self._held += held
+            self._held_until = time.monotonic() + HELD_PAUSE_S
+
     async def _store_what_can_be(self, report: Report, error: psycopg.Error) -> None:
         """The status change at least: without the result or error that the database refuses."""
         execution, outcome, finished_at = report
         emit("report_unstorable", execution_id=execution.execution_id, claim_id=execution.claim_id, error=error)
-        if error.sqlstate == psycopg.errors.CheckViolation.sqlstate:
-            # The partition of an execution that waited very long may be gone.
-            connection = await self._link.connection()
-            since = datetime.fromtimestamp(execution.scheduled_us / 1e6, UTC)
-            await connection.execute("select pgtick.ensure_partitions(since => %s)", [since])
-            await self._write([report])
-            return
-        said = f"the outcome could not be stored: {error}"
-        await self._write(
-            [(execution, Failed(said, final=not isinstance(outcome, Failed) or outcome.final), finished_at)]
-        )
+        try:
+            if isinstance(error, psycopg.errors.CheckViolation):
+                # The partition of an execution that waited very long may be gone.
+                connection = await self._link.connection()
+                since = datetime.fromtimestamp(execution.scheduled_us / 1e6, UTC)
+                await connection.execute("select pgtick.ensure_partitions(since => %s)", [since])
+                await self._write([report])
+            elif isinstance(error, psycopg.errors.UniqueViolation):
+                # A final row is there already, put in by hand: it stands.
+                connection = await self._link.connection()
+                await connection.execute(queries.drop_claim, {"claim_id": execution.claim_id})
+                self._claims.pop(execution.claim_id, None)
+            else:
+                was = f"{outcome.error}; " if isinstance(outcome, Failed) else ""
+                said = storable(f"{was}the outcome could not be stored: {error}")
+                await self._write([(execution, Failed(said, final=True), finished_at)])
+        except psycopg.Error as again:
+            if is_retryable(again):
+                raise
+            # Its lease runs out now, and the janitor decides.
+            emit("report_given_up", execution_id=execution.execution_id, claim_id=execution.claim_id, error=again)
+            self._claims.pop(execution.claim_id, None)
 
     async def _write(self, batch: list[Report]) -> None:
         completed, finished, retried, released = self._sort(batch)
@@ -129,7 +175,13 @@ class Reporter:
                     claim_id=execution.claim_id,
                     attempt=execution.attempt,
                     outcome=type(outcome).__name__,
+                    in_doubt=execution.claim_id in self._in_doubt,
                 )
+            self._in_doubt.discard(execution.claim_id)
+        if released["claims"]:
+            # Workers look behind what they have claimed already only now and then.
+            earliest = min(e.due_at for e, outcome, _ in batch if isinstance(outcome, Released))
+            await connection.execute("select pg_notify(%s, %s)", [channel.DUE, str(int(earliest * 1e6))])
 
     def _sort(self, batch: list[Report]) -> tuple[dict[str, list[Any]], ...]:
         completed: dict[str, list[Any]] = {"claims": [], "started": [], "finished": [], "results": []}
@@ -149,7 +201,7 @@ class Reporter:
                 completed["started"].append(execution.started_at)
                 completed["finished"].append(at)
                 completed["results"].append(outcome.result)
-            elif isinstance(outcome, Failed) and not outcome.final and execution.attempt <= execution.max_retries:
+            elif isinstance(outcome, Failed) and self._is_retried(execution, outcome):
                 retried["claims"].append(execution.claim_id)
                 retried["due"].append(at + self._delay_s(execution, outcome))
                 retried["errors"].append(self._error(execution, outcome, at))
@@ -164,10 +216,14 @@ class Reporter:
                 released["claims"].append(execution.claim_id)
         return completed, finished, retried, released
 
+    def _is_retried(self, execution: Execution, outcome: Failed) -> bool:
+        return not outcome.final and execution.attempt <= execution.max_retries
+
     def _delay_s(self, execution: Execution, outcome: Failed) -> float:
-        if outcome.after_s is not None:
-            return min(outcome.after_s, execution.task.backoff.cap_s)
-        return execution.task.backoff.delay_s(execution.attempt)
+        backoff = execution.task.backoff
+        delay = outcome.after_s if outcome.after_s is not None else backoff.delay_s(execution.attempt)
+        delay = min(delay, backoff.cap_s, DAY_S)
+        return delay if delay >= 0 else DAY_S  # NaN is not
 
     def _error(self, execution: Execution, outcome: Failed | Ended, at: float) -> str:
         facts: dict[str, Any] = {
@@ -178,15 +234,6 @@ class Reporter:
         }
         if execution.started_at is not None:
             facts["started_at"] = datetime.fromtimestamp(execution.started_at, UTC).isoformat().replace("+00:00", "Z")
-        if isinstance(outcome, Failed):
-            if outcome.trace:
-                facts["trace"] = outcome.trace
-            retrying = not outcome.final and execution.attempt <= execution.max_retries
-            emit(
-                "execution_retrying" if retrying else "execution_failed",
-                execution_id=execution.execution_id,
-                task_id=execution.task.task_id,
-                attempt=execution.attempt,
-                failure=outcome.error,
-            )
+        if isinstance(outcome, Failed) and outcome.trace:
+            facts["trace"] = outcome.trace
         return json.dumps(facts)

@@ -4,30 +4,36 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import functools
 import heapq
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from app.clock import Clock
+from app.events import emit
 from app.settings import Settings
-from workers import isolation
 from workers.context import Context, enter
 from workers.execution import (
     Completed,
     Ended,
     Execution,
     Failed,
+    NotJson,
     Outcome,
     Released,
     Unreadable,
     encode_result,
     failure,
+    storable,
 )
+from workers.isolation import Children
 from workers.slots import Slots
+from workers.threads import Threads
 
 PRECISION_S = 0.001
 """Resolution of the event loop's timers."""
+GIVE_UP_S = 1.0
+"""A run that was stopped in every way gets so long to come to its end."""
 
 
 class Runner:
@@ -49,8 +55,10 @@ class Runner:
         self._waiting: list[Execution] = []
         self._timer: asyncio.TimerHandle | None = None
         self._running: set[Execution] = set()
-        self._threads = ThreadPoolExecutor(settings.threads, thread_name_prefix="task")
-        self._children = asyncio.Semaphore(settings.processes)
+        self._threads = Threads()
+        self._children = Children(settings)
+        self.abandoned: dict[Execution, str] = {}
+        """Runs that did not end when they should: reported as over, and still going on somewhere in this process."""
         self.claims: dict[int, Execution] = {}
         """Every claim this worker holds until its report is stored: what the lease keeper renews."""
 
@@ -84,6 +92,10 @@ class Runner:
             self._timer = asyncio.get_running_loop().call_later(pause, self._start_due)
 
     def _start(self, execution: Execution) -> None:
+        if execution.lost or execution.leased_until < self._clock.now():
+            # This process stood still for long: somebody else has it by now.
+            self._forget(execution)
+            return
         task = asyncio.get_running_loop().create_task(self._run(execution))
         execution.asyncio_task = task
         self._running.add(execution)
@@ -96,39 +108,74 @@ class Runner:
             outcome = self._refusal(execution) or await self._attempt(execution)
         except asyncio.CancelledError:
             outcome = self._stopped(execution)
+        except BaseException as error:
+            outcome = failure(error)
+        self._settle(execution, outcome)
+
+    def _settle(self, execution: Execution, outcome: Outcome) -> None:
+        """Frees the place and reports, once: an abandoned run may still come to its end."""
+        if execution.settled:
+            self.abandoned.pop(execution, None)
+            return
+        execution.settled = True
         self._running.discard(execution)
         self._places[execution.task.pool].taken -= 1
         if not execution.lost:
             self._report(execution, outcome)
         self._on_free()
 
+    def _abandon(self, execution: Execution, outcome: Outcome) -> None:
+        """Gives up a run that does not end although it should: its place goes to others."""
+        if execution.settled:
+            return
+        self.abandoned[execution] = execution.task.task_id
+        emit(
+            "run_abandoned",
+            execution_id=execution.execution_id,
+            task_id=execution.task.task_id,
+            attempt=execution.attempt,
+            abandoned=len(self.abandoned),
+        )
+        self._settle(execution, outcome)
+
     def _refusal(self, execution: Execution) -> Outcome | None:
-        if execution.cancel_requested:
+        if execution.cancel_requested or execution.revoked:
             return Ended("CANCELLED", "cancelled before it started", charged=False)
         if execution.expires_at is not None and execution.expires_at < self._clock.now():
             return Ended("SKIPPED", "not started by its deadline (expires_after_s)", charged=False)
         return None
 
     async def _attempt(self, execution: Execution) -> Outcome:
-        execution.started_at = self._clock.now()
         try:
             parameters = execution.decode_parameters()
-            execution.context = context = self._context(execution)
             if execution.suspect or execution.task.pool == "process":
-                async with self._children:
-                    return await isolation.run(execution, context, parameters, self._settings)
+                return await self._in_child(execution, parameters)
+            context = self._begin(execution)
             if execution.task.pool == "thread":
                 return await self._within_timeout(execution, self._in_thread(execution, context, parameters))
             enter(context)
             return await self._within_timeout(execution, execution.task.function(**parameters))
-        except Unreadable as error:
-            return Failed(str(error), final=True)
-        except Exception as error:
+        except (Unreadable, NotJson) as error:
+            return Failed(storable(str(error)), final=True)
+        except asyncio.CancelledError as error:
+            if execution.interrupted:
+                raise
+            return failure(error)  # its own idea
+        except BaseException as error:  # sys.exit() in a task ends the task, not the worker
             return failure(error)
+
+    def _begin(self, execution: Execution) -> Context:
+        execution.started_at = self._clock.now()
+        execution.context = context = self._context(execution)
+        return context
 
     async def _within_timeout(self, execution: Execution, work: Any) -> Outcome:
         if execution.timeout is None:
             return Completed(encode_result(await work))
+        timed_out = Failed(f"timed out after {execution.timeout:g} s")
+        patience = execution.timeout + self._settings.kill_after_s + GIVE_UP_S
+        gave_up = Failed(f"{timed_out.error} and did not end: it was given up, and may still go on")
+        giving_up = asyncio.get_running_loop().call_later(patience, self._abandon, execution, gave_up)
         try:
             async with asyncio.timeout(execution.timeout) as limit:
                 return Completed(encode_result(await work))
@@ -137,14 +184,34 @@ class Runner:
                 raise
             if execution.context is not None:
                 execution.context.cancelled.set()
-            return Failed(f"timed out after {execution.timeout:g} s")
+            return timed_out
+        finally:
+            giving_up.cancel()
 
     async def _in_thread(self, execution: Execution, context: Context, parameters: dict[str, Any]) -> Any:
-        def call() -> Any:
+        def work() -> Any:
             enter(context)
             return execution.task.function(**parameters)
 
-        return await asyncio.get_running_loop().run_in_executor(self._threads, contextvars.copy_context().run, call)
+        call = self._threads.start(functools.partial(contextvars.copy_context().run, work))
+        try:
+            result, error = await asyncio.shield(call.done)
+        except asyncio.CancelledError:
+            # First it is told, then it is made to; if it does not listen, the runner gives it up.
+            context.cancelled.set()
+            await asyncio.wait([call.done], timeout=self._settings.kill_after_s / 2)
+            call.interrupt()
+            await asyncio.wait([call.done])
+            raise
+        if error is not None:
+            raise error
+        return result
+
+    async def _in_child(self, execution: Execution, parameters: dict[str, Any]) -> Outcome:
+        async with self._children.free:
+            if refusal := self._refusal(execution):
+                return refusal
+            return await self._children.run(execution, self._begin(execution), parameters)
 
     def _context(self, execution: Execution) -> Context:
         started = execution.started_at or self._clock.now()
@@ -162,7 +229,10 @@ class Runner:
         if execution.context is not None:
             execution.context.cancelled.set()
         if execution.cancel_requested:
-            return Ended("CANCELLED", "cancelled while running")
+            started = execution.started_at is not None
+            return Ended(
+                "CANCELLED", "cancelled while running" if started else "cancelled before it started", charged=started
+            )
         return Released()
 
     # ── stopping executions from outside ─────────────────────────────────────────────────────────────────────────────
@@ -171,9 +241,16 @@ class Runner:
         """Stops these executions if they are here: their cancellation was asked for."""
         for claim_id in claim_ids:
             execution = self.claims.get(claim_id)
-            if execution is not None and not execution.reported:
+            if execution is not None and not execution.settled:
                 execution.cancel_requested = True
                 self._interrupt(execution)
+
+    def revoke(self, claim_ids: list[int]) -> None:
+        """These executions are not to start any more; those that run go on."""
+        for claim_id in claim_ids:
+            execution = self.claims.get(claim_id)
+            if execution is not None:
+                execution.revoked = True
 
     def lose(self, claim_ids: list[int]) -> None:
         """These claims are no longer ours: their executions are stopped if they can be, and not reported."""
@@ -183,11 +260,24 @@ class Runner:
                 execution.lost = True
                 self._interrupt(execution)
 
+    def _forget(self, execution: Execution) -> None:
+        """One that has not started and is no longer ours."""
+        execution.lost = execution.settled = True
+        self.claims.pop(execution.claim_id, None)
+        self._places[execution.task.pool].taken -= 1
+        emit("lease_lost", execution_id=execution.execution_id, claim_id=execution.claim_id, attempt=execution.attempt)
+        self._on_free()
+
     def _interrupt(self, execution: Execution) -> None:
+        if execution.settled or execution.interrupted:
+            return
         if execution.context is not None:
             execution.context.cancelled.set()
         if execution.asyncio_task is not None:
+            execution.interrupted = True
             execution.asyncio_task.cancel()
+            patience = self._settings.kill_after_s + GIVE_UP_S
+            asyncio.get_running_loop().call_later(patience, self._abandon, execution, self._stopped(execution))
 
     def release_waiting(self) -> None:
         """Hands back what has not started."""

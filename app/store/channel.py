@@ -6,4 +6,7 @@ DUE = "pgtick_due"
 """A job is due within about a second. Payload: its due_at in µs since the epoch; empty: unknown, look now."""
 
 CANCEL = "pgtick_cancel"
-"""Cancellation of running executions was asked for. Payload: claim ids, separated by commas."""
+"""These claims are to be stopped, also while they run. Payload: claim ids, separated by commas."""
+
+REVOKE = "pgtick_revoke"
+"""These claims must not start any more: their job was cancelled. What runs goes on. Payload as of CANCEL."""

@@ -6,8 +6,10 @@ hosts; each can be overridden in DATABASE_URL.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
+import socket
 from typing import Any
 
 import psycopg
@@ -69,6 +71,15 @@ def conninfo(url: str | None = None, **overrides: Any) -> str:
 def connect(url: str | None = None, **overrides: Any) -> psycopg.Connection[Any]:
     """A connection in autocommit mode; the caller closes it."""
     return psycopg.connect(conninfo(url, **overrides), autocommit=True)
+
+
+def cut(connection: psycopg.BaseConnection[Any]) -> None:
+    """Ends a connection under a call that hangs in it, from any thread: the call fails as if the server had gone.
+
+    Cancelling the call instead would ask the server, which may be what hangs.
+    """
+    with contextlib.suppress(OSError, psycopg.Error), socket.socket(fileno=os.dup(connection.pgconn.socket)) as line:
+        line.shutdown(socket.SHUT_RDWR)
 
 
 @functools.cache

@@ -153,7 +153,7 @@ pending_executions = Table(
 running_executions = Table(
     "running_executions",
     metadata,
-    Column("claim_id", BigInteger, Identity(always=True), primary_key=True),
+    Column("claim_id", BigInteger, primary_key=True, autoincrement=False),
     _required("job_id", Uuid),
     _required("scheduled_at", Time),
     _required("due_at", Time),
@@ -170,6 +170,7 @@ running_executions = Table(
     _required("claimed_at", Time),
     _required("lease_expires_at", Time),
     Column("cancel_requested_at", Time),
+    Column("revoked_at", Time),
     Column("progress", JSONB),
     Column("errors", JSONB),
     Index("running_executions_without_overlap", "job_id", unique=True, postgresql_where=text("overlap IS NOT NULL")),

@@ -1,4 +1,4 @@
--- Creating and cancelling jobs.
+-- Creating jobs.
 
 create or replace function pgtick.insert_jobs(job_ids uuid[], user_ids text[], task_ids text[], schedule_types text[], expressions text[],
     timezones text[], run_ats timestamptz[], due_ats timestamptz[], parameters text[], max_retries smallint[], timeouts_s double precision[],
@@ -98,27 +98,3 @@ begin
     return new_id;
 end $$;
 comment on function pgtick.create_job is 'Creates a job in the caller''s transaction and returns its id. schedule: now, an ISO 8601 date with an offset, or a cron expression.';
-
-create or replace function pgtick.cancel_job(job_id uuid) returns integer
-language sql
-set search_path = pg_catalog, pg_temp
-as $$
-    with
-    job as (
-        update pgtick.jobs j set cancelled_at = now() where j.job_id = cancel_job.job_id and j.cancelled_at is null
-    ),
-    standing as (
-        delete from pgtick.schedules s where s.job_id = cancel_job.job_id
-    ),
-    waiting as (
-        delete from pgtick.pending_executions p where p.job_id = cancel_job.job_id returning p.*
-    ),
-    over as (
-        insert into pgtick.finished_executions (job_id, scheduled_at, user_id, task_key, status, attempt, due_at, finished_at, losses, origin, error, errors)
-        select job_id, scheduled_at, user_id, task_key, 'CANCELLED', attempt, due_at, now(), losses, origin, errors -> -1 ->> 'error', errors
-        from waiting
-        on conflict do nothing
-    )
-    select count(*)::integer from waiting
-$$;
-comment on function pgtick.cancel_job is 'Cancels what has not started of a job, for good. Returns how many pending executions that were.';

@@ -135,9 +135,11 @@ create index pending_executions_by_job on pgtick.pending_executions (job_id);
 create index pending_executions_by_user on pgtick.pending_executions (user_id, scheduled_at);
 
 -- IN_PROGRESS: claimed by a worker, until lease_expires_at at the latest. claim_id fences: a report counts only while
--- its claim stands.
+-- its claim stands. Workers make the ids: claims commit asynchronously, and a sequence would give numbers that a server
+-- crash took back out a second time. cancel_requested_at: it is to be stopped, also while it runs. revoked_at: its job was
+-- cancelled, so it must not start, nor be tried again.
 create table pgtick.running_executions (
-    claim_id bigint generated always as identity (cache 1000),
+    claim_id bigint not null,
     job_id uuid not null,
     scheduled_at timestamptz not null,
     due_at timestamptz not null,
@@ -154,6 +156,7 @@ create table pgtick.running_executions (
     claimed_at timestamptz not null default now(),
     lease_expires_at timestamptz not null,
     cancel_requested_at timestamptz,
+    revoked_at timestamptz,
     progress jsonb,
     errors jsonb,
     constraint running_executions_pkey primary key (claim_id),

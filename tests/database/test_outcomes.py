@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 import psycopg
@@ -197,7 +198,7 @@ def test_an_overlapping_occurrence_is_skipped_with_its_reason(bench: Bench, conn
 def recover(connection: Connection) -> None:
     from app.store import queries
 
-    connection.execute(queries.recover_expired, {"n": 100})
+    connection.execute(queries.recover_expired, {"n": 100, "grace": timedelta(0)})
 
 
 def test_the_first_loss_is_not_charged_and_makes_a_suspect(bench: Bench, connection: Connection) -> None:

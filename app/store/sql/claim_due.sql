@@ -2,7 +2,7 @@
 with
 -- The first n by priority (1 first), then time; rows that another worker is just taking are skipped.
 due as materialized (
-    select found.tid, found.part
+    select found.tid, found.part, row_number() over () as place
     from unnest(array[1, 2, 3, 4]::smallint[], %(floors)s::timestamptz[]) as lane (priority, floor)
     cross join lateral (
         select p.ctid as tid, p.tableoid as part
@@ -18,13 +18,13 @@ gone as (
     delete from pgtick.pending_executions p
     using due
     where p.tableoid = due.part and p.ctid = due.tid and p.due_at >= %(floor)s and p.due_at < %(until)s
-    returning p.*
+    returning p.*, %(first_claim)s + due.place as claim_id
 ),
 -- Executions of jobs whose runs may overlap.
 free as (
-    insert into pgtick.running_executions (job_id, scheduled_at, due_at, user_id, task_key, priority, attempt, losses, suspect, expires_at,
+    insert into pgtick.running_executions (claim_id, job_id, scheduled_at, due_at, user_id, task_key, priority, attempt, losses, suspect, expires_at,
         origin, worker_id, lease_expires_at, errors)
-    select job_id, scheduled_at, due_at, user_id, task_key, priority, attempt + 1, losses, suspect, expires_at, origin, %(worker_id)s,
+    select claim_id, job_id, scheduled_at, due_at, user_id, task_key, priority, attempt + 1, losses, suspect, expires_at, origin, %(worker_id)s,
         clock_timestamp() + %(lease)s, errors
     from gone
     where overlap is null
@@ -32,9 +32,9 @@ free as (
 ),
 -- One run at a time of the others: the unique index lets only one in.
 alone as (
-    insert into pgtick.running_executions (job_id, scheduled_at, due_at, user_id, task_key, priority, attempt, losses, suspect, overlap,
+    insert into pgtick.running_executions (claim_id, job_id, scheduled_at, due_at, user_id, task_key, priority, attempt, losses, suspect, overlap,
         expires_at, origin, worker_id, lease_expires_at, errors)
-    select job_id, scheduled_at, due_at, user_id, task_key, priority, attempt + 1, losses, suspect, overlap, expires_at, origin,
+    select claim_id, job_id, scheduled_at, due_at, user_id, task_key, priority, attempt + 1, losses, suspect, overlap, expires_at, origin,
         %(worker_id)s, clock_timestamp() + %(lease)s, errors
     from gone
     where overlap is not null
@@ -68,7 +68,8 @@ mine as (
     select * from free union all select * from alone
 )
 -- Parameters as text: the worker decodes them row by row, so that one unreadable row cannot spoil the batch.
-select mine.claim_id, mine.job_id, extract(epoch from mine.due_at)::float8, (extract(epoch from mine.scheduled_at) * 1000000)::int8,
+select mine.claim_id, mine.job_id, extract(epoch from mine.due_at)::float8,
+       case when isfinite(mine.scheduled_at) then (extract(epoch from mine.scheduled_at) * 1000000)::int8 end,
        mine.task_key, mine.priority, mine.attempt, mine.losses, mine.suspect, extract(epoch from mine.expires_at)::float8, mine.user_id,
        jobs.parameters::text, jobs.max_retries, jobs.timeout_s
 from mine

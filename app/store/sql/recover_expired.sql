@@ -1,9 +1,10 @@
 -- Takes executions back from claims whose lease is over. The first loss is not charged, but makes the execution a suspect
 -- that runs alone from now on; a loss of a suspect is its own doing and charged; without attempts left it has failed.
+-- While the server was down nobody could renew: after its start all get the time to.
 with
 expired as materialized (
     select claim_id from pgtick.running_executions
-    where lease_expires_at < clock_timestamp()
+    where lease_expires_at < clock_timestamp() and pg_postmaster_start_time() < clock_timestamp() - %(grace)s
     limit %(n)s
     for update skip locked
 ),
@@ -27,15 +28,16 @@ waiting as (
         expires_at, origin, errors)
     select job_id, scheduled_at, clock_timestamp(), user_id, task_key, priority, charged_attempt, losses + 1, true, overlap, expires_at, origin, all_errors
     from judged
-    where not failed and cancel_requested_at is null
+    where not failed and cancel_requested_at is null and revoked_at is null
 ),
 over as (
     insert into pgtick.finished_executions (job_id, scheduled_at, user_id, task_key, status, attempt, due_at, finished_at, worker_id, losses, origin,
         error, errors)
-    select job_id, scheduled_at, user_id, task_key, case when cancel_requested_at is null then 'FAILED' else 'CANCELLED' end, charged_attempt, due_at,
+    select job_id, case when isfinite(scheduled_at) then scheduled_at else due_at end, user_id, task_key,
+        case when cancel_requested_at is null and revoked_at is null then 'FAILED' else 'CANCELLED' end, charged_attempt, due_at,
         clock_timestamp(), worker_id, losses + 1, origin, all_errors -> -1 ->> 'error', all_errors
     from judged
-    where failed or cancel_requested_at is not null
+    where failed or cancel_requested_at is not null or revoked_at is not null
     on conflict do nothing
 )
 select worker_id, count(*)::int8, (array_agg(claim_id order by claim_id))[1:5] from lost group by worker_id

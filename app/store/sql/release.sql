@@ -10,5 +10,14 @@ waiting as (
         expires_at, origin, errors)
     select job_id, scheduled_at, due_at, user_id, task_key, priority, attempt - 1, losses, suspect, overlap, expires_at, origin, errors
     from over
+    where cancel_requested_at is null and revoked_at is null
+),
+cancelled as (
+    insert into pgtick.finished_executions (job_id, scheduled_at, user_id, task_key, status, attempt, due_at, finished_at, worker_id, losses,
+        origin, error, errors)
+    select job_id, scheduled_at, user_id, task_key, 'CANCELLED', attempt - 1, due_at, clock_timestamp(), worker_id, losses, origin,
+        errors -> -1 ->> 'error', errors
+    from over
+    where cancel_requested_at is not null or revoked_at is not null
 )
 select claim_id from over

@@ -1,4 +1,5 @@
--- Sends failed attempts back to wait for their next one. Returns the claims that still stood.
+-- Sends failed attempts back to wait for their next one, unless they were cancelled meanwhile. Returns the claims that
+-- still stood.
 with
 over as (
     delete from pgtick.running_executions r
@@ -12,5 +13,14 @@ waiting as (
     select job_id, scheduled_at, to_timestamp(due), user_id, task_key, priority, attempt, losses, suspect, overlap, expires_at, origin,
         coalesce(errors || error::jsonb, jsonb_build_array(error::jsonb))
     from over
+    where cancel_requested_at is null and revoked_at is null
+),
+cancelled as (
+    insert into pgtick.finished_executions (job_id, scheduled_at, user_id, task_key, status, attempt, due_at, started_at, finished_at,
+        worker_id, losses, origin, error, errors)
+    select job_id, scheduled_at, user_id, task_key, 'CANCELLED', attempt, due_at, greatest(due_at, claimed_at), clock_timestamp(), worker_id,
+        losses, origin, error::jsonb ->> 'error', coalesce(errors || error::jsonb, jsonb_build_array(error::jsonb))
+    from over
+    where cancel_requested_at is not null or revoked_at is not null
 )
 select claim_id from over

@@ -1,0 +1,95 @@
+-- Looks for everything that will hurt soon, brings pgtick.findings in line with it, and returns what changed: one row for
+-- each new finding and for each that is gone. One worker at a time; others leave it to that one.
+with
+turn as materialized (
+    select pg_try_advisory_xact_lock(7067847) as mine
+),
+-- A snapshot keeps VACUUM from removing what was deleted since: tables and indexes grow, and claims get slower.
+snapshots as (
+    select 'old_snapshot' as kind, 'pid ' || pid as subject,
+           format('A transaction of pid %s (%s, user %s, %s) is open since %s and keeps VACUUM from cleaning up. End it: select pg_terminate_backend(%s);',
+               pid, coalesce(nullif(application_name, ''), 'no application name'), usename, state, date_trunc('second', xact_start), pid) as sentence
+    from pg_stat_activity
+    where backend_type = 'client backend' and pid <> pg_backend_pid() and datname = current_database()
+      and (backend_xmin is not null or backend_xid is not null) and xact_start < clock_timestamp() - %(snapshot_age)s
+    union all
+    select 'old_snapshot', 'prepared transaction ' || gid,
+           format('The prepared transaction %s waits since %s and keeps VACUUM from cleaning up. End it: rollback prepared %L;', gid, date_trunc('second', prepared), gid)
+    from pg_prepared_xacts
+    where database = current_database() and prepared < clock_timestamp() - %(snapshot_age)s
+),
+slots as (
+    select 'replication_slot', 'slot ' || slot_name,
+           format('Replication slot %s is not in use and holds back %s of WAL and VACUUM. If nobody comes back for it: select pg_drop_replication_slot(%L);',
+               slot_name, pg_size_pretty(pg_wal_lsn_diff(pg_current_wal_lsn(), restart_lsn)), slot_name)
+    from pg_replication_slots
+    where not active and restart_lsn is not null
+      and (pg_wal_lsn_diff(pg_current_wal_lsn(), restart_lsn) > 1024 ^ 3 or age(coalesce(catalog_xmin, xmin)) > 1000000)
+),
+queue as (
+    select 'notify_queue', 'notify queue',
+           format('The queue of NOTIFY is %s %% full: a connection that listens has been in one transaction for too long. See pg_stat_activity for pid %s.',
+               round(pg_notification_queue_usage() * 100),
+               (select pid from pg_stat_activity where backend_type = 'client backend' and datname = current_database() order by xact_start limit 1))
+    where pg_notification_queue_usage() > 0.1
+),
+partitions as (
+    select 'partitions_missing', parent,
+           format('%s has partitions until %s only; workers do not get to make more. Look for long locks on it in pg_locks, or call: select pgtick.ensure_partitions();',
+               parent, date_trunc('second', until_at))
+    from pgtick.partition_windows
+    where until_at < clock_timestamp() + interval '6 hours'
+),
+-- What should have started by now, by task.
+waiting as materialized (
+    select t.task_id, late.*
+    from (
+        select task_key, min(due_at) as due_at, count(*) as executions
+        from pgtick.pending_executions
+        where due_at < now() - interval '2 s' and due_at > now() - interval '7 days'
+        group by task_key
+    ) as late
+    join pgtick.tasks t using (task_key)
+),
+known as materialized (
+    select distinct unnest(task_keys) as task_key from pgtick.workers
+    where state = 'RUNNING' and last_seen_at > clock_timestamp() - interval '60 s'
+),
+unknown as (
+    select 'unknown_task', 'task ' || task_id,
+           format('%s executions of task %s wait, the oldest since %s, but no live worker knows that task. Start a worker whose PGTICK_TASKS has it, or cancel its jobs.',
+               executions, task_id, date_trunc('second', due_at))
+    from waiting
+    where task_key not in (select task_key from known)
+),
+late as (
+    select 'late', 'task ' || task_id,
+           format('%s executions of task %s are late, the oldest waits since %s. Start more workers, or raise PGTICK_CONCURRENCY or PGTICK_THREADS.',
+               executions, task_id, date_trunc('second', due_at))
+    from waiting
+    where task_key in (select task_key from known)
+),
+found as materialized (
+    select f.*
+    from turn,
+        lateral (
+            select * from snapshots union all select * from slots union all select * from queue union all select * from partitions
+            union all select * from unknown union all select * from late
+        ) as f (kind, subject, sentence)
+    where turn.mine
+),
+fresh as (
+    insert into pgtick.findings as f (kind, subject, sentence)
+    select kind, subject, sentence from found
+    on conflict (kind, subject) do update set seen_at = clock_timestamp(), sentence = excluded.sentence
+    returning f.kind, f.subject, f.sentence, f.found_at = f.seen_at as is_new
+),
+gone as (
+    delete from pgtick.findings f
+    using turn
+    where turn.mine and not exists (select from found where found.kind = f.kind and found.subject = f.subject)
+    returning f.kind, f.subject, f.sentence
+)
+select 'new', kind, subject, sentence from fresh where is_new
+union all
+select 'gone', kind, subject, sentence from gone

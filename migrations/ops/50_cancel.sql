@@ -1,0 +1,86 @@
+-- Cancelling: a whole job, or one of its executions. An execution may move from table to table meanwhile; each statement
+-- here sees what was committed when it began and waits for rows that are just moving, so looking twice finds it.
+
+create or replace function pgtick.cancel_job(job_id uuid) returns integer
+language plpgsql
+set search_path = pg_catalog, pg_temp
+as $$
+#variable_conflict use_column
+declare
+    moved integer;
+    claim record;
+    cancelled integer := 0;
+begin
+    update pgtick.jobs j set cancelled_at = now() where j.job_id = cancel_job.job_id and j.cancelled_at is null;
+    -- Waits for a planner that is just making occurrences of it pending.
+    delete from pgtick.schedules s where s.job_id = cancel_job.job_id;
+    for turn in 1..2 loop
+        with
+        waiting as (
+            delete from pgtick.pending_executions p where p.job_id = cancel_job.job_id returning p.*
+        ),
+        over as (
+            insert into pgtick.finished_executions (job_id, scheduled_at, user_id, task_key, status, attempt, due_at, finished_at, losses, origin, error, errors)
+            select job_id, scheduled_at, user_id, task_key, 'CANCELLED', attempt, due_at, clock_timestamp(), losses, origin, errors -> -1 ->> 'error', errors
+            from waiting
+            on conflict do nothing
+        )
+        select count(*) into moved from waiting;
+        cancelled := cancelled + moved;
+        -- Claimed, but perhaps not started: its worker decides, and it alone knows.
+        for claim in
+            update pgtick.running_executions r set revoked_at = clock_timestamp()
+            where r.job_id = cancel_job.job_id and r.revoked_at is null
+            returning r.claim_id, r.due_at > clock_timestamp() as ahead
+        loop
+            perform pg_notify('pgtick_revoke', claim.claim_id::text);
+            cancelled := cancelled + claim.ahead::integer;
+        end loop;
+    end loop;
+    perform pgtick.audit('cancel', job_id::text, jsonb_build_object('cancelled', cancelled));
+    return cancelled;
+end $$;
+comment on function pgtick.cancel_job is 'Cancels what has not started of a job, retries included, for good; what runs goes on. Returns how many executions that were.';
+
+create or replace function pgtick.cancel_execution(job_id uuid, scheduled_at timestamptz) returns text
+language plpgsql
+set search_path = pg_catalog, pg_temp
+as $$
+#variable_conflict use_column
+declare
+    claim bigint;
+    final text;
+begin
+    for turn in 1..3 loop
+        with
+        waiting as (
+            delete from pgtick.pending_executions p
+            where p.job_id = cancel_execution.job_id and p.scheduled_at = cancel_execution.scheduled_at
+            returning p.*
+        ),
+        over as (
+            insert into pgtick.finished_executions (job_id, scheduled_at, user_id, task_key, status, attempt, due_at, finished_at, losses, origin, error, errors)
+            select job_id, scheduled_at, user_id, task_key, 'CANCELLED', attempt, due_at, clock_timestamp(), losses, origin, errors -> -1 ->> 'error', errors
+            from waiting
+            on conflict do nothing
+        )
+        select 'CANCELLED' into final from waiting;
+        if final is not null then
+            return final;
+        end if;
+        update pgtick.running_executions r set cancel_requested_at = coalesce(r.cancel_requested_at, clock_timestamp())
+        where r.job_id = cancel_execution.job_id and r.scheduled_at = cancel_execution.scheduled_at
+        returning r.claim_id into claim;
+        if claim is not null then
+            perform pg_notify('pgtick_cancel', claim::text);
+            return 'IN_PROGRESS';
+        end if;
+        select f.status into final from pgtick.finished_executions f
+        where f.job_id = cancel_execution.job_id and f.scheduled_at = cancel_execution.scheduled_at;
+        if final is not null then
+            return final;
+        end if;
+    end loop;
+    return null;
+end $$;
+comment on function pgtick.cancel_execution is 'Cancels one execution. Returns its status then: CANCELLED; IN_PROGRESS when it runs and is being stopped; another when it was over; null when there is none.';
