@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import psycopg
 import pytest
 
+from tests.support import roles
 from tests.support.databases import Server, migrate, running_server
 
 
@@ -20,20 +21,28 @@ def server() -> Iterator[Server]:
 @pytest.fixture(scope="session")
 def template(server: Server) -> Iterator[str]:
     """The name of a migrated database that tests copy."""
+    if roles.wanted():
+        roles.make(server.admin)
     with server.database() as dsn:
         migrate(dsn)
         yield psycopg.conninfo.conninfo_to_dict(dsn)["dbname"]
 
 
 @pytest.fixture
-def dsn(server: Server, template: str) -> Iterator[str]:
-    """The address of the test's own database, freshly migrated and empty."""
+def owner_dsn(server: Server, template: str) -> Iterator[str]:
+    """The address of the test's own database, freshly migrated and empty, as the role that migrated it."""
     with server.database(template) as dsn:
         yield dsn
 
 
 @pytest.fixture
-def connection(dsn: str) -> Iterator[psycopg.Connection]:
-    """A connection to the test's database; every statement commits."""
-    with psycopg.connect(dsn, autocommit=True) as connection:
+def dsn(owner_dsn: str) -> str:
+    """The same database as API and workers reach it: as PGTICK_TEST_ROLE (owner, or app: no DDL)."""
+    return roles.address(owner_dsn, roles.wanted()) if roles.wanted() else owner_dsn
+
+
+@pytest.fixture
+def connection(owner_dsn: str) -> Iterator[psycopg.Connection]:
+    """The test's own connection to its database, as the owner; every statement commits."""
+    with psycopg.connect(owner_dsn, autocommit=True) as connection:
         yield connection

@@ -11,16 +11,18 @@ import pytest
 from tests.support.databases import Server, alembic, migrate
 
 
-def test_alembic_finds_no_difference_with_partitions_present(dsn: str, connection: psycopg.Connection[Any]) -> None:
+def test_alembic_finds_no_difference_with_partitions_present(
+    owner_dsn: str, connection: psycopg.Connection[Any]
+) -> None:
     assert connection.execute("select count(*) > 10 from pgtick.partitions").fetchone() == (True,)
-    alembic(dsn, "check")
+    alembic(owner_dsn, "check")
 
 
-def test_downgrade_leaves_nothing_and_upgrade_works_again(dsn: str, connection: psycopg.Connection[Any]) -> None:
-    alembic(dsn, "downgrade", "base")
+def test_downgrade_leaves_nothing_and_upgrade_works_again(owner_dsn: str, connection: psycopg.Connection[Any]) -> None:
+    alembic(owner_dsn, "downgrade", "base")
     left = "select relname from pg_class where relnamespace = 'pgtick'::regnamespace and relkind in ('r', 'p', 'v')"
     assert connection.execute(left).fetchall() == [("alembic_version",)]
-    alembic(dsn, "upgrade", "head")
+    alembic(owner_dsn, "upgrade", "head")
     connection.execute("select * from pgtick.executions")
 
 
