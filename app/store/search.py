@@ -101,7 +101,7 @@ class Search:
     def __init__(self, connection: Connection, wanted: Filter, now: datetime, *, whole_jobs: bool = False) -> None:
         """`whole_jobs` lists what stands for a job, too: paused schedules, and jobs cancelled before any execution."""
         self._connection = connection
-        self._wanted = wanted
+        self._wanted = wanted._replace(start=_within(wanted.start), end=_within(wanted.end))
         self._now = now
         self._whole_jobs = whole_jobs
         self._users = self._all_users() if wanted.user_id is None and wanted.job_id is None else None
@@ -112,9 +112,10 @@ class Search:
         Rows may move on while we look: what is over is looked at last, and preferred, so each is found once.
         """
         found = {_key(row): row for row in self._active(position, limit, exclude)}
-        high = min(filter(None, (position and position.at + timedelta(microseconds=1), self._wanted.end)), default=None)
-        for low, below in self._windows(high):
-            found.update({_key(row): row for row in self._finished(position, limit, exclude, low, below)})
+        below = position and (_within(position.at) or position.at) + timedelta(microseconds=1)
+        high = min(filter(None, (below, self._wanted.end)), default=None)
+        for low, end in self._windows(high):
+            found.update({_key(row): row for row in self._finished(position, limit, exclude, low, end)})
             if sum(at >= low for at, _ in found) >= limit:
                 break
         return [found[key] for key in sorted(found, reverse=True)[:limit]]
@@ -219,6 +220,11 @@ class Search:
 
 _BEGINNING = datetime(2000, 1, 1, tzinfo=UTC)
 _END = datetime(2200, 1, 1, tzinfo=UTC)
+
+
+def _within(at: datetime | None) -> datetime | None:
+    """A bound no further out than any execution can be."""
+    return at and min(max(at, _BEGINNING), _END)
 
 
 def _key(row: Row) -> tuple[datetime, str]:

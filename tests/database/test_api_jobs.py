@@ -1,0 +1,392 @@
+"""Creating, showing and cancelling jobs over HTTP."""
+
+from __future__ import annotations
+
+import json
+import time
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import psycopg
+import pytest
+
+from app.api.jobs import MAX_BATCH
+from app.store.channel import DUE
+from tests.support.api import Api, running_api
+
+Connection = psycopg.Connection[Any]
+
+
+def count(connection: Connection, table: str) -> int:
+    row = connection.execute(f"select count(*) from pgtick.{table}").fetchone()
+    assert row is not None
+    return int(row[0])
+
+
+def test_a_recurring_job_is_created_as_users_know_it(shared_api: Api) -> None:
+    parameters = {"to": "john@example.com", "subject": "Daily Report"}
+    answer = shared_api.post({"schedule": "0 10 * * *", "parameters": parameters})
+    assert answer.status_code == 201
+    job = answer.json
+    assert job is not None
+    assert answer.headers["Location"] == f"/jobs/{job['job_id']}"
+    assert job["schedule"] == {"type": "CRON", "expression": "0 10 * * *", "timezone": "UTC"}
+    assert len(job["next_runs"]) == 5
+    assert all(run.endswith("T10:00:00.000000Z") for run in job["next_runs"])
+    assert (job["user_id"], job["task_id"], job["parameters"]) == ("default", "send_email", parameters)
+    assert (job["status"], job["warnings"]) == ("PENDING", [])
+    shown = shared_api.get(f"/jobs/{job['job_id']}")
+    assert {name: shown[name] for name in ("schedule", "next_runs", "parameters", "status", "created_at")} == {
+        name: job[name] for name in ("schedule", "next_runs", "parameters", "status", "created_at")
+    }
+
+
+def test_a_job_for_now_is_due_at_the_time_the_database_wrote_it(api: Api, connection: Connection) -> None:
+    job = api.created(parameters={"n": 1})
+    row = connection.execute("select scheduled_at, due_at from pgtick.pending_executions").fetchone()
+    assert row is not None
+    assert row[0] == row[1]
+    assert job["schedule"]["type"] == "NOW"
+    assert job["next_runs"] == [job["created_at"]] == [row[0].astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")]
+
+
+def test_a_date_ahead_is_due_at_that_date(api: Api, connection: Connection) -> None:
+    at = datetime.now(UTC) + timedelta(hours=1, microseconds=1)
+    job = api.created(schedule=at.isoformat())
+    row = connection.execute("select scheduled_at, due_at from pgtick.pending_executions").fetchone()
+    assert row == (at, at)
+    assert job["schedule"]["run_at"] == job["next_runs"][0] == at.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+def test_a_date_in_the_past_runs_now(api: Api, connection: Connection) -> None:
+    job = api.created(schedule="2020-01-01T00:00:00Z")
+    assert job["next_runs"] == [job["created_at"]]
+    assert connection.execute("select due_at <= now() from pgtick.pending_executions").fetchone() == (True,)
+
+
+@pytest.mark.parametrize("days", [3, 400])
+def test_a_date_beyond_the_partitions_is_pending_all_the_same(api: Api, days: int) -> None:
+    job = api.created(schedule=(datetime.now(UTC) + timedelta(days=days)).isoformat())
+    [listed] = api.get("/jobs")["jobs"]
+    assert (listed["job_id"], listed["status"], listed["scheduled_at"]) == (
+        job["job_id"],
+        "PENDING",
+        job["next_runs"][0],
+    )
+    assert api.get(f"/jobs/{job['job_id']}")["status"] == "PENDING"
+
+
+def test_overrides_and_policies_are_kept(shared_api: Api) -> None:
+    job = shared_api.created(
+        user_id="ann", schedule="@every 90s", max_retries=0, timeout_s=1.5, policies={"overlap": "queue_one"}
+    )
+    shown = shared_api.get(f"/jobs/{job['job_id']}")
+    for body in (job, shown):
+        assert (body["user_id"], body["max_retries"], body["timeout_s"]) == ("ann", 0, 1.5)
+        assert body["policies"] == {"overlap": "queue_one"}
+        assert body["next_runs"] == job["next_runs"]
+
+
+def test_awkward_texts_come_back_as_they_were_sent(shared_api: Api) -> None:
+    parameters = {'quote"back\\slash': "{,}\t\"' NULL \\N é 😀", "": [None, {"a": ""}]}
+    job = shared_api.created(user_id='o"ne, {two} \\', parameters=parameters)
+    shown = shared_api.get(f"/jobs/{job['job_id']}")
+    assert shown["parameters"] == parameters
+    assert shown["user_id"] == 'o"ne, {two} \\'
+
+
+def test_a_task_is_usable_as_soon_as_it_is_registered(api: Api, connection: Connection) -> None:
+    refused = api.post({"task_id": "new_task"})
+    assert refused.status_code == 422
+    assert refused.json is not None
+    assert refused.json["errors"][0]["pointer"] == "/task_id"
+    connection.execute("insert into pgtick.tasks (task_id, target) values ('new_task', 'x')")
+    assert api.post({"task_id": "new_task"}).status_code == 201
+
+
+def test_a_refused_body_lists_every_fault_and_makes_nothing(api: Api, connection: Connection) -> None:
+    answer = api.post(
+        {"task_id": "nope", "max_retries": -1, "paramters": {}, "schedule": {"cron": "x", "date": "y"}, "user_id": ""}
+    )
+    assert answer.status_code == 422
+    assert answer.json is not None
+    assert {error["pointer"] for error in answer.json["errors"]} == {
+        "/task_id",
+        "/max_retries",
+        "/paramters",
+        "/schedule/cron",
+        "/schedule/date",
+        "/user_id",
+    }
+    assert count(connection, "jobs") == 0
+
+
+@pytest.mark.parametrize(
+    ("body", "content_type", "status"),
+    [
+        (b'{"task_id": "send_email"}', None, 415),
+        (b"task_id=send_email", "application/x-www-form-urlencoded", 415),
+        (b"{", "application/json", 400),
+        (b"", "application/json", 400),
+        (b'{"task_id": "\xff"}', "application/json", 400),
+        (b'{"task_id": "send_email", "parameters": {"a": "\xff"}}', "application/json", 400),
+        (b'{"task_id": "send_email", "parameters": {"a": "\\u0000"}}', "application/json", 422),
+        (b'{"task_id": "send_email\\u0000"}', "application/json", 422),
+        (b'{"task_id": "send_email", "parameters": {"a": NaN}}', "application/json; charset=utf-8", 422),
+        (b'{"task_id": "send_email"}', "application/vnd.api+json", 201),
+    ],
+)
+def test_bodies_are_refused_for_what_they_are(
+    shared_api: Api, body: bytes, content_type: str | None, status: int
+) -> None:
+    assert shared_api.call("POST", "/jobs", data=body, content_type=content_type).status_code == status
+
+
+@pytest.mark.parametrize("path", ["/jobs", "/jobs/batch"])
+def test_a_body_over_the_limit_is_413(path: str) -> None:
+    with running_api("postgresql://nowhere", max_body_bytes=100) as api:
+        answer = api.call("POST", path, data=b" " * 101, content_type="application/json")
+        assert answer.status_code == 413
+
+
+def test_every_address_answers_a_wrong_method_with_a_problem(shared_api: Api) -> None:
+    rules = [rule for rule in shared_api.app.url_map.iter_rules() if not rule.rule.startswith("/docs")]
+    assert len(rules) >= 9
+    for rule in rules:
+        address = "/".join("x" if part.startswith("<") else part for part in rule.rule.split("/"))
+        answer = shared_api.call("TRACE", address)
+        assert answer.status_code == 405
+        assert answer.headers["Allow"]
+    assert shared_api.call("GET", "/nothing").status_code == 404
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/jobs/x",
+        "/jobs/%00",
+        "/jobs/01a22b6d-cd4e-70e5-b174-fdc66ac3e7e5",
+        "/jobs/x/executions",
+        "/jobs/01a22b6d-cd4e-70e5-b174-fdc66ac3e7e5/executions",
+        "/executions/x",
+        "/executions/1796024945998509-01a22b6d-cd4e-70e5-b174-fdc66ac3e7e5",
+        "/executions/999999999999999999-01a22b6d-cd4e-70e5-b174-fdc66ac3e7e5",
+    ],
+)
+def test_what_is_not_there_is_404(shared_api: Api, path: str) -> None:
+    assert shared_api.call("GET", path).status_code == 404
+
+
+class TestIdempotency:
+    def test_fifty_concurrent_posts_with_one_key_make_one_job(self, api: Api, connection: Connection) -> None:
+        with ThreadPoolExecutor(50) as pool:
+            answers = list(
+                pool.map(lambda _: api.post({"parameters": {"a": 1}}, **{"Idempotency-Key": "k"}), range(50))
+            )
+        assert {answer.status_code for answer in answers} == {201}
+        assert len({answer.text for answer in answers}) == 1
+        assert sum("Idempotent-Replayed" not in answer.headers for answer in answers) == 1
+        assert count(connection, "jobs") == count(connection, "pending_executions") == 1
+
+    def test_two_processes_with_one_key_make_one_job(self, api: Api, dsn: str, connection: Connection) -> None:
+        with running_api(dsn) as other, ThreadPoolExecutor(20) as pool:
+            answers = list(
+                pool.map(lambda n: (api, other)[n % 2].post({}, **{"Idempotency-Key": f"k{n // 2 % 5}"}), range(100))
+            )
+        assert {answer.status_code for answer in answers} == {201}
+        assert len({answer.text for answer in answers}) == count(connection, "jobs") == 5
+
+    def test_the_first_answer_comes_again_later(self, shared_api: Api) -> None:
+        job = {"schedule": "0 10 * * *", "parameters": {"b": 1, "a": 2}}
+        first = shared_api.post(job, **{"Idempotency-Key": "the_first_answe"})
+        again = shared_api.post(dict(reversed(job.items())), **{"Idempotency-Key": "the_first_answe"})
+        assert again.status_code == 201
+        assert again.json == first.json
+        assert again.headers["Location"] == first.headers["Location"]
+        assert again.headers["Idempotent-Replayed"] == "true"
+
+    def test_another_body_is_a_conflict(self, api: Api, connection: Connection) -> None:
+        assert api.post({}, **{"Idempotency-Key": "k"}).status_code == 201
+        assert api.post({"parameters": {"a": 1}}, **{"Idempotency-Key": "k"}).status_code == 409
+        assert count(connection, "jobs") == 1
+
+    def test_keys_of_users_are_their_own(self, api: Api, connection: Connection) -> None:
+        for user_id in ("ann", "bob"):
+            assert api.post({"user_id": user_id}, **{"Idempotency-Key": "k"}).status_code == 201
+        assert count(connection, "jobs") == 2
+
+    def test_a_refused_body_does_not_use_up_its_key(self, shared_api: Api) -> None:
+        assert shared_api.post({"max_retries": -1}, **{"Idempotency-Key": "a_refused_body_"}).status_code == 422
+        assert shared_api.post({}, **{"Idempotency-Key": "a_refused_body_"}).status_code == 201
+
+    @pytest.mark.parametrize("key", ["", "a b", "x" * 256, "é"])
+    def test_a_key_that_is_none_is_refused(self, shared_api: Api, key: str) -> None:
+        assert shared_api.post({}, **{"Idempotency-Key": key}).status_code == 400
+
+    def test_a_batch_has_keys_too(self, api: Api, connection: Connection) -> None:
+        jobs = [{"task_id": "send_email"}] * 3
+        first, again = (api.call("POST", "/jobs/batch", json=jobs, headers={"Idempotency-Key": "k"}) for _ in range(2))
+        assert first.json == again.json
+        assert count(connection, "jobs") == 3
+
+
+class TestTogether:
+    def test_concurrent_posts_are_all_made(self, api: Api, connection: Connection) -> None:
+        with ThreadPoolExecutor(32) as pool:
+            answers = list(pool.map(lambda n: api.post({"parameters": {"n": n}}), range(300)))
+        assert {answer.status_code for answer in answers} == {201}
+        made = {(job["job_id"], job["parameters"]["n"]) for answer in answers if (job := answer.json)}
+        rows = connection.execute("select job_id::text, (parameters ->> 'n')::int from pgtick.jobs").fetchall()
+        assert made == set(rows)
+        assert len(made) == 300
+
+    def test_one_that_the_database_refuses_fails_alone(self, api: Api, connection: Connection) -> None:
+        # Known to this process when checked, and gone when written: only the database can tell.
+        assert api.post({"task_id": "make_report"}).status_code == 201
+        connection.execute("delete from pgtick.tasks where task_id = 'make_report'")
+        tasks = ["make_report" if n % 10 == 5 else "send_email" for n in range(60)]
+        api.services.tasks.forget = lambda: None  # type: ignore[method-assign]
+        with ThreadPoolExecutor(60) as pool:
+            answers = list(pool.map(lambda task: api.post({"task_id": task}), tasks))
+        assert [answer.status_code for answer in answers] == [422 if task == "make_report" else 201 for task in tasks]
+        assert count(connection, "jobs") == 1 + tasks.count("send_email")
+
+    def test_a_commit_that_went_unseen_is_recognised(self, api: Api, connection: Connection) -> None:
+        """The connection dies after the commit and before its answer: the job is there, and is there once."""
+        real = api.services.pool._try
+        lost = []
+
+        def lose_first(work: Any, deadline: float) -> Any:
+            answer = real(work, deadline)
+            if not lost and count(connection, "jobs"):
+                lost.append(True)
+                raise psycopg.OperationalError("server closed the connection unexpectedly")
+            return answer
+
+        api.services.pool._try = lose_first  # type: ignore[method-assign]
+        job = api.created()
+        assert lost
+        assert count(connection, "jobs") == count(connection, "pending_executions") == 1
+        assert api.get(f"/jobs/{job['job_id']}")["created_at"] == job["created_at"]
+
+
+class TestBatch:
+    def test_an_array_is_made_in_one_go(self, api: Api, connection: Connection) -> None:
+        jobs = [{"task_id": "send_email", "parameters": {"n": n}, "user_id": f"u{n % 3}"} for n in range(MAX_BATCH)]
+        answer = api.call("POST", "/jobs/batch", json=jobs)
+        assert answer.status_code == 201
+        assert answer.json is not None
+        assert answer.json["created"] == MAX_BATCH
+        rows = connection.execute("select job_id::text, (parameters ->> 'n')::int from pgtick.jobs").fetchall()
+        assert dict(rows) == {job_id: n for n, job_id in enumerate(answer.json["job_ids"])}
+        assert count(connection, "pending_executions") == MAX_BATCH
+        assert count(connection, "users") == 3
+
+    def test_lines_are_made_as_an_array_is(self, api: Api, connection: Connection) -> None:
+        lines = "\n".join(
+            json.dumps({"task_id": "send_email", "schedule": schedule}) for schedule in ("now", "@hourly")
+        )
+        answer = api.call("POST", "/jobs/batch", data=lines, content_type="application/x-ndjson")
+        assert answer.status_code == 201
+        assert (count(connection, "pending_executions"), count(connection, "schedules")) == (1, 1)
+
+    def test_every_invalid_item_is_listed_and_nothing_is_made(self, api: Api, connection: Connection) -> None:
+        good = {"task_id": "send_email"}
+        jobs: list[Any] = [good, {"task_id": "nope", "max_retries": -1}, good, 7, {**good, "schedule": "x"}, good]
+        answer = api.call("POST", "/jobs/batch", json=jobs)
+        assert answer.status_code == 422
+        assert answer.json is not None
+        assert [(error["index"], error["pointer"]) for error in answer.json["errors"]] == [
+            (1, "/1/max_retries"),
+            (1, "/1/task_id"),
+            (3, "/3"),
+            (4, "/4/schedule"),
+        ]
+        assert count(connection, "jobs") == 0
+
+    @pytest.mark.parametrize("body", ["[]", "{}", '"x"', "[" + ",".join(["{}"] * (MAX_BATCH + 1)) + "]"])
+    def test_what_is_no_batch_is_refused(self, shared_api: Api, body: str) -> None:
+        answer = shared_api.call("POST", "/jobs/batch", data=body, content_type="application/json")
+        assert answer.status_code == 422
+
+
+class TestCancelling:
+    def test_a_pending_job_is_cancelled_once_and_for_all(self, shared_api: Api) -> None:
+        job = shared_api.created(schedule=(datetime.now(UTC) + timedelta(hours=1)).isoformat())
+        first = shared_api.call("DELETE", f"/jobs/{job['job_id']}")
+        again = shared_api.call("DELETE", f"/jobs/{job['job_id']}")
+        assert (first.status_code, again.status_code) == (200, 200)
+        assert first.json == again.json
+        assert first.json is not None
+        assert (first.json["status"], first.json["next_runs"]) == ("CANCELLED", [])
+        assert [run["status"] for run in shared_api.get(f"/jobs/{job['job_id']}/executions")["executions"]] == [
+            "CANCELLED"
+        ]
+
+    @pytest.mark.parametrize("schedule", ["0 10 * * *", (datetime.now(UTC) + timedelta(days=400)).isoformat()])
+    def test_a_standing_job_shows_as_cancelled(self, api: Api, connection: Connection, schedule: str) -> None:
+        job = api.created(schedule=schedule)
+        assert api.call("DELETE", f"/jobs/{job['job_id']}").status_code == 200
+        assert count(connection, "schedules") == 0
+        assert api.get(f"/jobs/{job['job_id']}")["status"] == "CANCELLED"
+        for query in ({}, {"status": "CANCELLED"}, {"user_id": "default"}):
+            [listed] = api.get("/jobs", **query)["jobs"]
+            assert (listed["job_id"], listed["status"]) == (job["job_id"], "CANCELLED")
+        assert api.get("/jobs", status="PENDING")["jobs"] == []
+
+    def test_a_completed_job_stays_completed(self, api: Api, connection: Connection) -> None:
+        job = api.created()
+        connection.execute(
+            "with gone as (delete from pgtick.pending_executions returning *)"
+            " insert into pgtick.finished_executions (job_id, scheduled_at, user_id, task_key, status, attempt, due_at,"
+            " finished_at) select job_id, scheduled_at, user_id, task_key, 'COMPLETED', 1, due_at, now() from gone"
+        )
+        answer = api.call("DELETE", f"/jobs/{job['job_id']}")
+        assert answer.status_code == 200
+        assert answer.json is not None
+        assert answer.json["status"] == "COMPLETED"
+        assert [listed["status"] for listed in api.get("/jobs")["jobs"]] == ["COMPLETED"]
+        assert api.get("/jobs", status="CANCELLED")["jobs"] == []
+
+    def test_an_unknown_job_is_404(self, shared_api: Api) -> None:
+        assert shared_api.call("DELETE", "/jobs/01a22b6d-cd4e-70e5-b174-fdc66ac3e7e5").status_code == 404
+
+
+class TestWakeUps:
+    def test_workers_are_woken_after_the_commit_with_the_earliest_time(self, api: Api, connection: Connection) -> None:
+        connection.execute(f"listen {DUE}")
+        api.created()
+        [woken] = connection.notifies(timeout=5, stop_after=1)
+        row = connection.execute("select due_at from pgtick.pending_executions").fetchone()
+        assert row is not None
+        assert int(woken.payload) == int(row[0].timestamp() * 1_000_000)
+
+    def test_nobody_is_woken_for_a_job_that_is_not_near(self, api: Api, connection: Connection) -> None:
+        connection.execute(f"listen {DUE}")
+        api.created(schedule=(datetime.now(UTC) + timedelta(seconds=30)).isoformat())
+        api.created()
+        woken = list(connection.notifies(timeout=0.3))
+        assert len(woken) == 1
+
+    def test_many_posts_make_few_wake_ups(self, api: Api, connection: Connection) -> None:
+        connection.execute(f"listen {DUE}")
+        began = time.monotonic()
+        for _ in range(100):
+            api.created()
+        took = time.monotonic() - began
+        woken = list(connection.notifies(timeout=0.3))
+        assert 1 <= len(woken) <= took / 0.02 + 2
+
+
+class TestPartitions:
+    def test_a_post_makes_the_partitions_that_nobody_made_for_days(self, api: Api, connection: Connection) -> None:
+        for (partition,) in connection.execute("select partition from pgtick.partitions").fetchall():
+            connection.execute(f"drop table pgtick.{partition}")
+        connection.execute(
+            "update pgtick.partition_windows"
+            " set from_at = date_bin(step, now() - interval '3 days', '2000-01-01 00:00Z'),"
+            "     until_at = date_bin(step, now() - interval '2 days', '2000-01-01 00:00Z')"
+        )
+        api.created()
+        assert count(connection, "pending_executions") == 1

@@ -1,0 +1,239 @@
+"""Listing jobs and executions: what is there once, in order, page by page, while rows move."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import psycopg
+import pytest
+
+from app.domain.execution import STATUSES
+from tests.support.api import Api, Rows
+
+Connection = psycopg.Connection[Any]
+HOUR = 3600.0
+
+
+@pytest.fixture
+def rows(api: Api, connection: Connection) -> Rows:
+    return Rows(connection)
+
+
+def one_of_each(rows: Rows) -> dict[str, str]:
+    """A job in each status, a minute apart in the order of STATUSES; returns their ids."""
+    jobs = {status: rows.job() for status in STATUSES}
+    for minute, (status, job_id) in enumerate(jobs.items()):
+        if status == "PENDING":
+            rows.pending(job_id, minute * 60)
+        elif status == "RETRYING":
+            rows.pending(job_id, minute * 60, attempt=1)
+        elif status == "IN_PROGRESS":
+            rows.running(job_id, minute * 60)
+        else:
+            rows.finished(job_id, minute * 60, status, error="boom" if status == "FAILED" else None)
+    return jobs
+
+
+def listed(api: Api, path: str = "/jobs", **query: Any) -> list[tuple[str, str]]:
+    return [(item["job_id"], item["status"]) for item in api.get(path, **query)[path.split("/")[-1]]]
+
+
+def test_every_state_is_listed_newest_first_and_found_by_its_status(api: Api, rows: Rows) -> None:
+    jobs = one_of_each(rows)
+    everything = [(job_id, status) for status, job_id in reversed(jobs.items())]
+    for path in ("/jobs", "/executions"):
+        for query in ({}, {"user_id": "ann"}, {"task_id": "send_email"}):
+            assert listed(api, path, **query) == everything
+            for status, job_id in jobs.items():
+                assert listed(api, path, status=status, **query) == [(job_id, status)]
+            assert listed(api, path, status="FAILED,PENDING", **query) == [
+                (jobs["FAILED"], "FAILED"),
+                (jobs["PENDING"], "PENDING"),
+            ]
+        assert api.get(path, user_id="bob")[path[1:]] == []
+        assert api.get(path, task_id="make_report")[path[1:]] == []
+    for status, job_id in jobs.items():
+        assert api.get(f"/jobs/{job_id}")["status"] == status
+        assert listed(api, f"/jobs/{job_id}/executions") == [(job_id, status)]
+
+
+def test_an_execution_shows_its_times_and_errors(api: Api, rows: Rows) -> None:
+    jobs = one_of_each(rows)
+    by_status = {item["status"]: item for item in api.get("/executions")["executions"]}
+    assert by_status["FAILED"]["error"] == "boom"
+    assert (by_status["FAILED"]["attempt"], by_status["FAILED"]["lateness_s"]) == (1, 0)
+    assert by_status["RETRYING"]["error"] == "boom"
+    assert by_status["RETRYING"]["errors"] == [{"attempt": 1, "error": "boom"}]
+    assert by_status["IN_PROGRESS"]["worker_id"] == 7
+    assert by_status["IN_PROGRESS"]["started_at"] is not None
+    assert by_status["PENDING"]["started_at"] is None
+    for status, item in by_status.items():
+        assert item["job_id"] == jobs[status]
+        assert api.get(f"/executions/{item['execution_id']}") == item
+
+
+def test_a_thousand_executions_of_one_time_are_paged_once_each_while_they_move(
+    api: Api, rows: Rows, connection: Connection
+) -> None:
+    answer = api.call("POST", "/jobs/batch", json=[{"task_id": "send_email", "user_id": "ann"}] * 1000)
+    assert answer.json is not None
+    for path, key in (("/executions", "executions"), ("/jobs", "jobs")):
+        seen: list[str] = []
+        for number, page in enumerate(api.pages(path, key, user_id="ann", limit=7)):
+            seen += [item["job_id"] for item in page]
+            # Most finish between two pages, in no order that the listing knows.
+            if number % 20 == 0:
+                connection.execute(
+                    "with gone as (delete from pgtick.pending_executions where ctid in"
+                    " (select ctid from pgtick.pending_executions order by random() limit 100) returning *)"
+                    " insert into pgtick.finished_executions (job_id, scheduled_at, user_id, task_key, status, attempt,"
+                    " due_at, finished_at)"
+                    " select job_id, scheduled_at, user_id, task_key, 'COMPLETED', 1, due_at, now() from gone"
+                )
+        assert seen == sorted(answer.json["job_ids"], reverse=True)
+
+
+def test_pages_are_exact_to_the_microsecond(api: Api, rows: Rows) -> None:
+    jobs = [rows.job() for _ in range(10)]
+    for n, job_id in enumerate(jobs):
+        rows.finished(job_id, n / 1_000_000)
+    pages = list(api.pages("/executions", "executions", limit=3))
+    assert [[item["job_id"] for item in page] for page in pages] == [
+        jobs[:6:-1],
+        jobs[6:3:-1],
+        jobs[3:0:-1],
+        jobs[:1],
+    ]
+
+
+def test_a_job_shows_its_newest_execution_that_matches(api: Api, rows: Rows) -> None:
+    job_id = rows.job(expression="* * * * *")
+    for minute in range(5):
+        rows.finished(job_id, minute * 60, "FAILED" if minute == 3 else "COMPLETED")
+    rows.running(job_id, 300)
+    rows.standing(job_id, HOUR)
+    [newest] = api.get("/jobs")["jobs"]
+    assert (newest["status"], newest["scheduled_at"]) == ("PENDING", newest["next_run_at"])
+    for status, minute in (("IN_PROGRESS", 5), ("FAILED", 3), ("COMPLETED", 4)):
+        [found] = api.get("/jobs", status=status)["jobs"]
+        assert found["scheduled_at"] == rows.at(minute * 60).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    [found] = api.get("/jobs", status="COMPLETED,FAILED", end_time=rows.at(240).isoformat())["jobs"]
+    assert found["status"] == "FAILED"
+    assert len(api.get("/executions")["executions"]) == len(api.get(f"/jobs/{job_id}/executions")["executions"]) == 7
+
+
+@pytest.mark.parametrize("query", [{}, {"status": "COMPLETED"}, {"user_id": "ann", "status": "COMPLETED,FAILED"}])
+def test_recurring_jobs_are_on_one_page_only(api: Api, rows: Rows, query: dict[str, str]) -> None:
+    """Ten minutely jobs with history, of which half stand no more, and one-offs between them."""
+    recurring = [rows.job(expression="* * * * *") for _ in range(10)]
+    single = [rows.job() for _ in range(10)]
+    for minute in range(10):
+        for job_id in recurring:
+            rows.finished(job_id, minute * 60)
+        rows.finished(single[minute], minute * 60 + 1)
+    for job_id in recurring[::2]:
+        rows.standing(job_id, HOUR)
+    seen = [item["job_id"] for page in api.pages("/jobs", "jobs", limit=3, **query) for item in page]
+    assert sorted(seen) == sorted(recurring + single)
+
+
+def test_a_busy_schedule_does_not_hide_other_jobs(api: Api, rows: Rows, connection: Connection) -> None:
+    old = rows.job()
+    rows.finished(old, -60)
+    busy = rows.job(expression="* * * * * *")
+    connection.execute(
+        "insert into pgtick.finished_executions (job_id, scheduled_at, user_id, task_key, status, attempt, due_at,"
+        " finished_at) select %s, at, 'ann', 1, 'COMPLETED', 1, at, at"
+        " from generate_series(%s::timestamptz, now(), interval '0.1 s') as at",
+        [busy, rows.start],
+    )
+    for query in ({}, {"status": "COMPLETED"}):
+        assert [item["job_id"] for page in api.pages("/jobs", "jobs", limit=1, **query) for item in page] == [busy, old]
+
+
+def test_the_time_window_includes_its_start_and_not_its_end(api: Api, rows: Rows) -> None:
+    jobs = [rows.job() for _ in range(4)]
+    rows.finished(jobs[0], 0)
+    rows.pending(jobs[1], 1)
+    rows.running(jobs[2], 2)
+    rows.standing(jobs[3], 3)
+    for path in ("/jobs", "/executions"):
+        for low in range(4):
+            for high in range(low + 1, 5):
+                window = {"start_time": rows.at(low).isoformat(), "end_time": rows.at(high).isoformat()}
+                assert [job_id for job_id, _ in listed(api, path, **window)] == jobs[low:high][::-1]
+
+
+def test_a_plus_that_was_not_escaped_is_repaired(api: Api, rows: Rows) -> None:
+    rows.finished(rows.job(), 0)
+    start = rows.at(0).strftime("%Y-%m-%dT%H:%M:%S")
+    for text in (f"{start}+00:00", f"{start}%2B00:00", f"{start} 00:00", f"{start}.0 0000", f"{start}Z"):
+        answer = api.call("GET", f"/jobs?start_time={text}")
+        assert answer.status_code == 200
+        assert answer.json is not None
+        assert len(answer.json["jobs"]) == 1
+
+
+@pytest.mark.parametrize(
+    ("query", "parameter"),
+    [
+        ("start_time=yesterday", "start_time"),
+        ("start_time=2026-01-01T00:00:00", "start_time"),
+        ("start_time=2026-01-01", "start_time"),
+        ("end_time=1796024945", "end_time"),
+        ("end_time=", "end_time"),
+        ("start_time=2026-01-02T00:00Z&end_time=2026-01-01T00:00Z", "end_time"),
+        ("status=DONE", "status"),
+        ("status=", "status"),
+        ("status=COMPLETED,", "status"),
+        ("task_id=nope", "task_id"),
+        ("task_id=%00", "task_id"),
+        ("user_id=", "user_id"),
+        ("user_id=a&user_id=b", "user_id"),
+        ("limit=0", "limit"),
+        ("limit=-1", "limit"),
+        ("limit=ten", "limit"),
+        ("cursor=x", "cursor"),
+        ("cursor=", "cursor"),
+        ("cursor=MTc5NjAzMjgwMDAwMDAwMC0wMWEyMmI2", "cursor"),
+        ("stauts=FAILED", "stauts"),
+    ],
+)
+@pytest.mark.parametrize("path", ["/jobs", "/executions"])
+def test_a_filter_that_means_nothing_is_refused_by_name(shared_api: Api, path: str, query: str, parameter: str) -> None:
+    answer = shared_api.call("GET", f"{path}?{query}")
+    assert answer.status_code == 400
+    assert answer.json is not None
+    assert answer.json["parameter"] == parameter
+
+
+def test_extreme_times_and_limits_are_answered(shared_api: Api) -> None:
+    for path in ("/jobs", "/executions"):
+        for query in (
+            {"start_time": "0001-01-01T00:00:00Z", "end_time": "9999-12-31T23:59:59Z"},
+            {"start_time": "9999-12-31T23:59:59Z"},
+            {"end_time": "0001-01-01T00:00:00Z"},
+            {"limit": "999999999"},
+        ):
+            shared_api.get(path, **query)
+
+
+def test_paused_and_broken_schedules_are_still_jobs(api: Api, rows: Rows) -> None:
+    paused, broken = rows.job(expression="* * * * *"), rows.job(expression="x")
+    rows.standing(paused, HOUR, paused=True)
+    rows.standing(broken, HOUR + 1, problem="schedule.expression: not understood")
+    items = api.get("/jobs", user_id="ann")["jobs"]
+    assert [(item["job_id"], item["paused_at"] is not None, item["problem"]) for item in items] == [
+        (broken, False, "schedule.expression: not understood"),
+        (paused, True, None),
+    ]
+    assert api.get("/executions")["executions"] == []
+    for job_id in (paused, broken):
+        assert api.get(f"/jobs/{job_id}")["next_runs"] == []
+
+
+def test_many_users_are_listed_as_few_are(api: Api, rows: Rows, connection: Connection) -> None:
+    one_of_each(rows)
+    few = api.get("/executions")
+    connection.execute("insert into pgtick.users (user_id) select 'u' || n from generate_series(1, 300) n")
+    assert api.get("/executions") == few
