@@ -1584,19 +1584,19 @@ CREATE INDEX audit_log_by_subject ON pgtick.audit_log USING btree (subject, entr
 
 CREATE INDEX execution_stats_by_minute ON ONLY pgtick.execution_stats USING btree (minute, task_key);
 
-CREATE INDEX finished_executions_by_user ON ONLY pgtick.finished_executions USING btree (user_id, scheduled_at, job_id);
+CREATE INDEX finished_executions_by_user ON ONLY pgtick.finished_executions USING btree (user_id, scheduled_at);
 
 CREATE INDEX finished_executions_not_completed ON ONLY pgtick.finished_executions USING btree (status, scheduled_at, job_id) WHERE (status <> 'COMPLETED'::text);
 
 CREATE INDEX idempotency_keys_by_age ON pgtick.idempotency_keys USING btree (created_at);
 
-CREATE INDEX jobs_by_user ON ONLY pgtick.jobs USING btree (user_id, job_id);
+CREATE INDEX jobs_cancelled ON ONLY pgtick.jobs USING btree (user_id, job_id) WHERE (cancelled_at IS NOT NULL);
 
 CREATE INDEX pending_executions_by_job ON ONLY pgtick.pending_executions USING btree (job_id);
 
 CREATE INDEX pending_executions_by_user ON ONLY pgtick.pending_executions USING btree (user_id, scheduled_at);
 
-CREATE INDEX pending_executions_for_claiming ON ONLY pgtick.pending_executions USING btree (priority, due_at, job_id);
+CREATE INDEX pending_executions_for_claiming ON ONLY pgtick.pending_executions USING btree (priority, due_at);
 
 CREATE UNIQUE INDEX running_executions_without_overlap ON pgtick.running_executions USING btree (job_id) WHERE (overlap IS NOT NULL);
 

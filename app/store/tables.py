@@ -98,7 +98,7 @@ jobs = Table(
     _required("created_at", Time),
     Column("updated_at", Time),
     Column("cancelled_at", Time),
-    Index("jobs_by_user", "user_id", "job_id"),
+    Index("jobs_cancelled", "user_id", "job_id", postgresql_where=text("cancelled_at IS NOT NULL")),
     postgresql_partition_by="RANGE (job_id)",
 )
 
@@ -144,7 +144,7 @@ pending_executions = Table(
     Column("expires_at", Time),
     Column("origin", Text),
     Column("errors", JSONB),
-    Index("pending_executions_for_claiming", "priority", "due_at", "job_id"),
+    Index("pending_executions_for_claiming", "priority", "due_at"),
     Index("pending_executions_by_job", "job_id"),
     Index("pending_executions_by_user", "user_id", "scheduled_at"),
     postgresql_partition_by="RANGE (due_at)",
@@ -196,7 +196,7 @@ finished_executions = Table(
     Column("errors", JSONB),
     Column("result", JSONB),
     PrimaryKeyConstraint("job_id", "scheduled_at", name="finished_executions_pkey"),
-    Index("finished_executions_by_user", "user_id", "scheduled_at", "job_id"),
+    Index("finished_executions_by_user", "user_id", "scheduled_at"),
     Index(
         "finished_executions_not_completed",
         "status",

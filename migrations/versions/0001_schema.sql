@@ -79,7 +79,7 @@ create table pgtick.jobs (
     constraint jobs_max_retries_is_sane check (max_retries between 0 and 1000),
     constraint jobs_timeout_is_positive check (timeout_s > 0)
 ) partition by range (job_id);
-create index jobs_by_user on pgtick.jobs (user_id, job_id);
+create index jobs_cancelled on pgtick.jobs (user_id, job_id) where cancelled_at is not null;
 
 -- One row per job with an occurrence ahead that is not pending yet: cron jobs, and one-offs beyond the partitions made
 -- so far (no expression). zone_version is the zone data next_run_at was computed with; when it differs from the
@@ -130,7 +130,7 @@ create table pgtick.pending_executions (
     constraint pending_executions_priority_is_1_to_4 check (priority between 1 and 4),
     constraint pending_executions_overlap_is_known check (overlap in ('skip', 'queue_one', 'cancel_running'))
 ) partition by range (due_at);
-create index pending_executions_for_claiming on pgtick.pending_executions (priority, due_at, job_id);
+create index pending_executions_for_claiming on pgtick.pending_executions (priority, due_at);
 create index pending_executions_by_job on pgtick.pending_executions (job_id);
 create index pending_executions_by_user on pgtick.pending_executions (user_id, scheduled_at);
 
@@ -188,7 +188,7 @@ create table pgtick.finished_executions (
     constraint finished_executions_attempt_is_not_negative check (attempt >= 0 and losses >= 0),
     constraint finished_executions_times_are_sane check (isfinite(scheduled_at) and isfinite(finished_at))
 ) partition by range (scheduled_at);
-create index finished_executions_by_user on pgtick.finished_executions (user_id, scheduled_at, job_id);
+create index finished_executions_by_user on pgtick.finished_executions (user_id, scheduled_at);
 create index finished_executions_not_completed on pgtick.finished_executions (status, scheduled_at, job_id) where status <> 'COMPLETED';
 
 -- Worker processes: one row per start of a process, so that an old process and a new one are never taken for each other.

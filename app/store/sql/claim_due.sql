@@ -8,7 +8,7 @@ due as materialized (
         select p.ctid as tid, p.tableoid as part
         from pgtick.pending_executions p
         where p.priority = lane.priority and p.due_at >= lane.floor and p.due_at >= %(floor)s and p.due_at < %(until)s and p.task_key = any (%(task_keys)s)
-        order by p.due_at, p.job_id
+        order by p.due_at
         limit %(n)s
         for update skip locked
     ) as found
