@@ -11,6 +11,9 @@ from typing import Any
 
 logger = logging.getLogger("pgtick")
 
+counts: dict[str, int] = {}
+"""How often each event happened in this process, logged or not."""
+
 LEVELS = {
     "execution_started": logging.DEBUG,
     "execution_completed": logging.DEBUG,
@@ -36,6 +39,7 @@ LEVELS = {
 
 def emit(name: str, /, *, error: BaseException | None = None, **facts: Any) -> None:
     """Emits one event. `error` adds its type and text, and for a fault of ours (level error) its traceback."""
+    counts[name] = counts.get(name, 0) + 1
     level = LEVELS.get(name, logging.INFO)
     if not logger.isEnabledFor(level):
         return

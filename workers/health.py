@@ -1,4 +1,4 @@
-"""A worker's own /healthz: one line of JSON with the state of each loop, on loopback."""
+"""A worker's own pages, on loopback: /healthz, a line of JSON with the state of each loop, and /metrics."""
 
 from __future__ import annotations
 
@@ -7,24 +7,22 @@ import json
 from collections.abc import Callable
 from typing import Any
 
+from app.metrics import CONTENT_TYPE
 
-async def serve(port: int, report: Callable[[], dict[str, Any]]) -> asyncio.Server:
-    """Answers every GET with the report: 200 while `ok` is true in it, else 503."""
+
+async def serve(port: int, report: Callable[[], dict[str, Any]], metrics: Callable[[], bytes]) -> asyncio.Server:
+    """Answers GET /metrics with the metrics, every other with the report: 200 while `ok` is true in it, else 503."""
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             async with asyncio.timeout(5):
-                await reader.readuntil(b"\r\n\r\n")
-                facts = report()
-                body = json.dumps(facts).encode()
-                status = "200 OK" if facts["ok"] else "503 Service Unavailable"
-                head = [
-                    f"HTTP/1.1 {status}",
-                    "Content-Type: application/json",
-                    f"Content-Length: {len(body)}",
-                    "Connection: close",
-                ]
-                writer.write("\r\n".join([*head, "", ""]).encode() + body)
+                request = await reader.readuntil(b"\r\n\r\n")
+                if request.startswith(b"GET /metrics "):
+                    writer.write(_response("200 OK", CONTENT_TYPE, metrics()))
+                else:
+                    facts = report()
+                    status = "200 OK" if facts["ok"] else "503 Service Unavailable"
+                    writer.write(_response(status, "application/json", json.dumps(facts).encode()))
                 await writer.drain()
         except (TimeoutError, OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
             pass  # a client that does not ask properly gets no answer
@@ -32,3 +30,13 @@ async def serve(port: int, report: Callable[[], dict[str, Any]]) -> asyncio.Serv
             writer.close()
 
     return await asyncio.start_server(answer, "127.0.0.1", port)
+
+
+def _response(status: str, content_type: str, body: bytes) -> bytes:
+    head = [
+        f"HTTP/1.1 {status}",
+        f"Content-Type: {content_type}",
+        f"Content-Length: {len(body)}",
+        "Connection: close",
+    ]
+    return "\r\n".join([*head, "", ""]).encode() + body

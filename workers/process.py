@@ -16,7 +16,7 @@ from app.events import emit
 from app.settings import Settings
 from app.store import queries
 from app.store.connections import HOT_OPTIONS, is_retryable
-from workers import health
+from workers import health, metrics
 from workers.claimer import Claimer
 from workers.janitor import Janitor
 from workers.leases import LeaseKeeper
@@ -228,8 +228,10 @@ class Worker:
     # ── health ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def _mind(self) -> None:
-        """Tells systemd how things are, frees the lease keeper when it hangs, and serves /healthz."""
-        server = await health.serve(self.settings.health_port, self.health) if self.settings.health_port else None
+        """Tells systemd how things are, frees the lease keeper when it hangs, and serves /healthz and /metrics."""
+        server = None
+        if self.settings.health_port:
+            server = await health.serve(self.settings.health_port, self.health, self.metrics)
         try:
             ready = False
             while True:
@@ -275,6 +277,11 @@ class Worker:
             "listening": not self.listener.deaf,
             "loops": loops,
         }
+
+    def metrics(self) -> bytes:
+        """What Prometheus reads of this process."""
+        totals = self.reporter.stats.totals()
+        return metrics.page(totals, self.slots, self.health(), self.claimer.claim_s, self.planner.lag_s)
 
     # ── stopping ─────────────────────────────────────────────────────────────────────────────────────────────────────
 

@@ -50,7 +50,7 @@ class Reporter:
         self._held: list[Report] = []
         self._held_until = 0.0
         self._in_doubt: set[int] = set()
-        self._stats = Stats()
+        self.stats = Stats()
         self._stats_stored_at = time.monotonic()
 
     @property
@@ -62,7 +62,7 @@ class Reporter:
         execution.reported = True
         now = self._clock.now()
         self._queue.append((execution, outcome, now))
-        self._stats.add(execution, outcome, now)
+        self.stats.add(execution, outcome, now)
         if isinstance(outcome, Failed):
             emit(
                 "execution_retrying" if self._is_retried(execution, outcome) else "execution_failed",
@@ -87,7 +87,7 @@ class Reporter:
 
     async def store_stats(self) -> None:
         self._stats_stored_at = time.monotonic()
-        columns = self._stats.take()
+        columns = self.stats.take()
         if columns is not None:
             connection = await self._link.connection()
             await connection.execute(queries.add_stats, {**columns, "worker_id": self._worker_id})

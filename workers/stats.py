@@ -19,7 +19,17 @@ class Counts:
     failed: int = 0
     retried: int = 0
     run_s: float = 0.0
+    late_s: float = 0.0
     lateness: list[int] = field(default_factory=lambda: [0] * (len(LATENESS_BOUNDS_MS) + 1))
+
+    def add(self, more: Counts) -> None:
+        self.started += more.started
+        self.completed += more.completed
+        self.failed += more.failed
+        self.retried += more.retried
+        self.run_s += more.run_s
+        self.late_s += more.late_s
+        self.lateness = [mine + theirs for mine, theirs in zip(self.lateness, more.lateness, strict=True)]
 
 
 class Stats:
@@ -27,6 +37,7 @@ class Stats:
 
     def __init__(self) -> None:
         self._counts: dict[tuple[int, int], Counts] = {}
+        self._taken: dict[int, Counts] = {}
 
     def add(self, execution: Execution, outcome: Outcome, finished_at: float) -> None:
         if execution.started_at is None:
@@ -37,7 +48,9 @@ class Stats:
             counts = self._counts[key] = Counts()
         counts.started += 1
         counts.run_s += finished_at - execution.started_at
-        counts.lateness[bisect_left(LATENESS_BOUNDS_MS, (execution.started_at - execution.due_at) * 1000)] += 1
+        late_s = execution.started_at - execution.due_at
+        counts.late_s += late_s
+        counts.lateness[bisect_left(LATENESS_BOUNDS_MS, late_s * 1000)] += 1
         if isinstance(outcome, Completed):
             counts.completed += 1
         elif isinstance(outcome, Failed):
@@ -51,6 +64,8 @@ class Stats:
         taken, self._counts = self._counts, {}
         if not taken:
             return None
+        for (_, task_key), counts in taken.items():
+            self._taken.setdefault(task_key, Counts()).add(counts)
         return {
             "minutes": [float(minute * 60) for minute, _ in taken],
             "task_keys": [key for _, key in taken],
@@ -61,3 +76,10 @@ class Stats:
             "run_ms": [int(c.run_s * 1000) for c in taken.values()],
             "lateness": ["{" + ",".join(map(str, c.lateness)) + "}" for c in taken.values()],
         }
+
+    def totals(self) -> dict[int, Counts]:
+        """All that was counted since the process started, by task key."""
+        totals: dict[int, Counts] = {}
+        for task_key, counts in [*self._taken.items(), *((key, counts) for (_, key), counts in self._counts.items())]:
+            totals.setdefault(task_key, Counts()).add(counts)
+        return totals

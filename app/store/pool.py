@@ -75,6 +75,11 @@ class Pool:
                 self._pool.close(timeout=2)
                 self._pool = None
 
+    def use(self) -> dict[str, int]:
+        """How the pool is used: pool_size, pool_available (idle) and requests_waiting, all 0 before its first use."""
+        found = self._pool.get_stats() if self._pool is not None else {}
+        return {name: found.get(name, 0) for name in ("pool_size", "pool_available", "requests_waiting")}
+
     def connection_string(self) -> str:
         return conninfo(self._url or None, tcp_user_timeout="2000")
 
