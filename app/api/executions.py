@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+
 from flask import Blueprint, Response
 
 from app.api import filters, pagination, problems, responses
+from app.api.jobs import BEFORE_CREATION
 from app.api.services import current
 from app.clock import clock
 from app.domain.execution import ExecutionId
@@ -23,9 +26,10 @@ def index() -> Response:
 @blueprint.get("/jobs/<job_id>/executions")
 def of_job(job_id: str) -> Response:
     known = parse_uuid(job_id)
-    if known is None or current().pool.run(lambda c: jobs.created_at(c, known)) is None:
+    created_at = known and current().pool.run(lambda c: jobs.created_at(c, known))
+    if not created_at:
         raise problems.not_found("job")
-    return _page(known)
+    return _page(known, created_at - BEFORE_CREATION)
 
 
 @blueprint.get("/executions/<execution_id>")
@@ -37,8 +41,10 @@ def show(execution_id: str) -> Response:
     return responses.answer(responses.execution(row))
 
 
-def _page(job_id: str | None) -> Response:
+def _page(job_id: str | None, since: datetime | None = None) -> Response:
     wanted, position, limit = filters.read_listing(job_id)
+    if since is not None:
+        wanted = wanted._replace(start=max(since, wanted.start or since))
     found = current().pool.run(lambda c: Search(c, wanted, clock.now_utc()).page(position, limit + 1))
     names = current().tasks.names()
     items = [responses.execution(row | {"task_id": names.get(row["task_key"])}) for row in found[:limit]]

@@ -38,6 +38,14 @@ def read_listing(job_id: str | None = None) -> tuple[Filter, Position | None, in
     return wanted, read_cursor(_text("cursor")), read_limit(_text("limit"))
 
 
+def read_flag(name: str) -> bool:
+    """A parameter that is `true` or `false`, and false when it is not there."""
+    text = request.args.get(name, "false").lower()
+    if text not in ("true", "false"):
+        raise bad_parameter(name, "must be true or false")
+    return text == "true"
+
+
 def _refuse_unknown() -> None:
     for name in request.args:
         if name not in PARAMETERS:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 from flask import Blueprint, Response
@@ -23,6 +24,8 @@ from app.store.search import Filter
 from app.store.tasks import Tasks
 
 MAX_BATCH = 10_000
+BEFORE_CREATION = timedelta(minutes=1)
+"""No execution of a job is so much older than the job: history before that need not be looked through."""
 
 blueprint = Blueprint("jobs", __name__)
 
@@ -39,6 +42,8 @@ def create() -> Response:
     planned = plan(read, uuid7(clock.now()), services.settings.default_user, clock.now_utc(), exists)
     if isinstance(planned, list):
         raise problems.invalid(planned)
+    if filters.read_flag("dry_run"):
+        return responses.answer(responses.created_job(planned, clock.now_utc()) | {"job_id": None})
     created = services.writer.create(planned.job, read_key(planned.job.user_id, body))
     planned.job.job_id = created.job_ids[0]
     headers = {"Location": f"/jobs/{planned.job.job_id}"}
@@ -145,7 +150,7 @@ def _job(job_id: str) -> dict[str, Any]:
     row = current().pool.run(lambda c: jobs.get(c, job_id))
     if row is None:
         raise problems.not_found("job")
-    wanted = Filter(job_id=job_id)
+    wanted = Filter(job_id=job_id, start=row["created_at"] - BEFORE_CREATION)
     page = current().pool.run(lambda c: job_search.page(c, wanted, None, 1, clock.now_utc()))
     run = page.items[0].execution if page.items else None
     policies = _policies(row)

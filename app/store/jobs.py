@@ -28,6 +28,15 @@ left join pgtick.schedules s using (job_id)
 where j.job_id = %s
 """
 
+_CANCELLABLE = """
+select j.cancelled_at is null and (
+    exists (select from pgtick.schedules s where s.job_id = j.job_id)
+    or exists (select from pgtick.pending_executions p where p.job_id = j.job_id)
+    or exists (select from pgtick.running_executions r where r.job_id = j.job_id))
+from pgtick.jobs j
+where j.job_id = %(job_id)s
+"""
+
 
 class Written(NamedTuple):
     """What a write of jobs answers: when it happened, which is when jobs for now are due, and the first due time."""
@@ -62,13 +71,16 @@ def get(connection: Connection, job_id: str) -> dict[str, Any] | None:
 
 
 def cancel(connection: Connection, job_id: str) -> bool | None:
-    """Cancels what has not started. Whether that changed anything; None for an unknown job."""
-    row = connection.execute("select cancelled_at from pgtick.jobs where job_id = %s", [job_id]).fetchone()
+    """Cancels what has not started. Whether there was anything to cancel; None for an unknown job.
+
+    A job that is over stays as it ended.
+    """
+    row = connection.execute(_CANCELLABLE, {"job_id": job_id}).fetchone()
     if row is None:
         return None
-    if row[0] is None:
+    if row[0]:
         connection.execute("select pgtick.cancel_job(%s)", [job_id])
-    return row[0] is None
+    return bool(row[0])
 
 
 def _columns(jobs: Sequence[NewJob], zone_version: str) -> list[str]:

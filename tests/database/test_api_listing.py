@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import psycopg
 import pytest
 
 from app.domain.execution import STATUSES
+from app.store.search import Filter, Search, Statement
 from tests.support.api import Api, Rows
 
 Connection = psycopg.Connection[Any]
@@ -237,3 +240,47 @@ def test_many_users_are_listed_as_few_are(api: Api, rows: Rows, connection: Conn
     few = api.get("/executions")
     connection.execute("insert into pgtick.users (user_id) select 'u' || n from generate_series(1, 300) n")
     assert api.get("/executions") == few
+
+
+@pytest.mark.parametrize("query", ["", "?user_id=ann", "?user_id=ann&status=COMPLETED", "?status=FAILED,RETRYING"])
+@pytest.mark.parametrize("path", ["/executions", "/jobs"])
+def test_a_page_reads_only_the_hours_that_fill_it_and_only_by_index(
+    shared_api: Api, monkeypatch: pytest.MonkeyPatch, path: str, query: str
+) -> None:
+    """The statements of a first page that its first hour fills, as the server plans them."""
+    plans: list[str] = []
+    real = Search._run
+
+    def explain(self: Search, statement: Statement | None, values: dict[str, Any]) -> list[dict[str, Any]]:
+        if statement is not None:
+            self._connection.execute("set enable_seqscan = off")
+            explained = self._connection.execute(
+                "explain " + statement.sql, statement.constants | values, prepare=False
+            ).fetchall()
+            plans.append("\n".join(line for (line,) in explained))
+            self._connection.execute("reset enable_seqscan")
+        rows = real(self, statement, values)
+        return rows or [_far_ahead(n) for n in range(values["n"])]
+
+    def _far_ahead(n: int) -> dict[str, Any]:
+        return {"scheduled_at": datetime(2199, 1, 1, tzinfo=UTC), "job_id": f"{n:036}", "one_off": False}
+
+    monkeypatch.setattr(Search, "_run", explain)
+    shared_api.services.pool.run(
+        lambda c: Search(c, _filter(query), datetime.now(UTC), whole_jobs=path == "/jobs").page(None, 5)
+    )
+    finished = [plan for plan in plans if "finished_executions" in plan]
+    assert finished
+    for plan in plans:
+        assert not re.search(r"Seq Scan on (finished|pending)_executions", plan), plan
+    # The hour that ends now and those that may be ahead, not those before.
+    for plan in finished:
+        hours = set(re.findall(r"finished_executions_(\d{8}_\d{4})", plan))
+        oldest = min(hours)
+        assert oldest >= (datetime.now(UTC) - timedelta(hours=1, minutes=1)).strftime("%Y%m%d_%H00")
+
+
+def _filter(query: str) -> Filter:
+    wanted = dict(part.split("=") for part in query.removeprefix("?").split("&") if part)
+    statuses = frozenset(wanted["status"].split(",")) if "status" in wanted else None
+    return Filter(user_id=wanted.get("user_id"), statuses=statuses)

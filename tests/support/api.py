@@ -94,9 +94,16 @@ class Rows:
     def job(self, user_id: str = "ann", task_id: str = "send_email", expression: str | None = None) -> str:
         self._connection.execute("insert into pgtick.users (user_id) values (%s) on conflict do nothing", [user_id])
         row = self._connection.execute(
-            "insert into pgtick.jobs (job_id, user_id, task_id, schedule_type, expression, run_at)"
-            " values (pgtick.uuid7(), %s, %s, %s, %s, %s) returning job_id::text",
-            [user_id, task_id, "CRON" if expression else "DATE", expression, None if expression else self.start],
+            "insert into pgtick.jobs (job_id, user_id, task_id, schedule_type, expression, run_at, created_at)"
+            " values (pgtick.uuid7(), %s, %s, %s, %s, %s, %s) returning job_id::text",
+            [
+                user_id,
+                task_id,
+                "CRON" if expression else "DATE",
+                expression,
+                None if expression else self.start,
+                self.at(-3600),
+            ],
         ).fetchone()
         assert row is not None
         return str(row[0])
