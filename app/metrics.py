@@ -8,24 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
-from prometheus_client import CollectorRegistry, generate_latest
-from prometheus_client.core import (
-    CounterMetricFamily,
-    GaugeMetricFamily,
-    HistogramMetricFamily,
-    Metric,
-    SummaryMetricFamily,
-)
+if TYPE_CHECKING:
+    from prometheus_client.core import Metric
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-
-FAMILIES = {
-    "counter": CounterMetricFamily,
-    "gauge": GaugeMetricFamily,
-    "histogram": HistogramMetricFamily,
-    "summary": SummaryMetricFamily,
-}
 
 
 @dataclass(frozen=True)
@@ -97,13 +85,27 @@ class Page:
         family = self._families.get(name)
         if family is None:
             kind = METRICS[name]
-            family = self._families[name] = FAMILIES[kind.type](name, kind.tells, labels=kind.labels)
+            family = self._families[name] = _families()[kind.type](name, kind.tells, labels=kind.labels)
         return family
 
     def collect(self) -> Iterable[Metric]:
         return self._families.values()
 
     def text(self) -> bytes:
+        from prometheus_client import CollectorRegistry, generate_latest
+
         registry = CollectorRegistry()
         registry.register(self)
         return generate_latest(registry)
+
+
+def _families() -> dict[str, Any]:
+    # Imported when a page is asked for: the library loads a web server of its own, and takes 0.1 s for it.
+    from prometheus_client import core
+
+    return {
+        "counter": core.CounterMetricFamily,
+        "gauge": core.GaugeMetricFamily,
+        "histogram": core.HistogramMetricFamily,
+        "summary": core.SummaryMetricFamily,
+    }
