@@ -6,6 +6,7 @@ import asyncio
 import json
 import math
 import re
+import time
 import traceback
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,7 +18,7 @@ from workers.registry import Task
 UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 TRACE_LIMIT = 4_000
 """Characters of a traceback's end that are kept."""
-DUE_AT, TASK_KEY, PRIORITY = 2, 4, 5
+CLAIM, JOB, DUE_AT, TASK_KEY, PRIORITY = 0, 1, 2, 4, 5
 """Places in a row of `claim_due.sql`."""
 ERROR_LIMIT = 10_000
 """Characters of an error text that are kept."""
@@ -53,6 +54,7 @@ class Execution:
         "settled",
         "started_at",
         "suspect",
+        "taken_at",
         "task",
         "task_key",
         "timeout",
@@ -83,6 +85,7 @@ class Execution:
         self.max_retries: int = task.max_retries if max_retries is None else max_retries
         self.timeout: float | None = task.timeout if timeout is None else timeout
         self.claimed_at = claimed_at
+        self.taken_at = time.monotonic()
         self.leased_until = claimed_at + lease_s  # at least: the database counts from a little later
         self.started_at: float | None = None
         self.asyncio_task: asyncio.Task[None] | None = None

@@ -1,34 +1,27 @@
-"""Keeps the leases of this worker's claims, on a thread and a connection of its own.
-
-The thread goes on while the event loop is busy, and until the last execution of a drain has ended. While a task holds
-the interpreter it gets a turn only now and then, so it does all in one round trip: renews, says that the worker is
-alive, and reads the database's clock.
-"""
+"""The worker's end of its lease keeper: starts the process that renews, and acts on what it reports."""
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
-import threading
+import json
+import sys
 import time
 from collections.abc import Callable
-from datetime import timedelta
 from typing import Any
-
-import psycopg
 
 from app.clock import Clock
 from app.events import emit
 from app.settings import Settings
-from app.store import queries
-from app.store.connections import connect, cut, is_retryable
 from workers.execution import Execution
 
-HUNG_AFTER_S = 10.0
-"""A call that takes longer, or a third of a lease, is ended."""
+STOP_S = 5.0
+LINE_LIMIT = 16 * 1024 * 1024
+TELL_S = 1.0
 
 
-class LeaseKeeper:
-    """Renews every claim older than half a renewal pause; short executions end before it ever sees them."""
+class Leases:
+    """Keeps a lease keeper running. What it reports also sets the clock and says which executions are to stop."""
 
     def __init__(
         self,
@@ -49,102 +42,111 @@ class LeaseKeeper:
         self._on_cancel = on_cancel
         self._on_revoke = on_revoke
         self._on_drain = on_drain
-        self._stopping = threading.Event()
-        self._connection: psycopg.Connection[Any] | None = None
+        self._process: asyncio.subprocess.Process | None = None
+        self._stopping = False
         self._failures = 0
-        self._sent = time.monotonic()
-        self._asking = False
+        self.kept = asyncio.Event()
+        """Set once the keeper has kept leases: before that, none should be taken."""
         self.beat = time.monotonic()
         self.problem: str | None = None
-        self._thread = threading.Thread(target=self._run, name="leases", daemon=True)
+        self.ended = False
 
-    def start(self) -> None:
-        self._thread.start()
+    async def run(self) -> None:
+        """Until `stop`; a keeper that dies has a successor at once."""
+        try:
+            while not self._stopping:
+                process = self._process = await asyncio.create_subprocess_exec(
+                    *(sys.executable, "-m", "workers.lease_keeper"),
+                    stdin=asyncio.subprocess.PIPE,
+                    stdout=asyncio.subprocess.PIPE,
+                    limit=LINE_LIMIT,
+                )
+                telling = asyncio.create_task(self._tell(process))
+                try:
+                    await self._hear(process)
+                finally:
+                    telling.cancel()
+                    if process.returncode is None and not self._stopping:
+                        process.kill()
+                status = await process.wait()
+                if not self._stopping:
+                    emit("lease_keeper_died", status=status)
+                    await asyncio.sleep(0.1)
+        finally:
+            self.ended = not self._stopping
 
-    def stop(self) -> None:
-        """Ends the keeper after a last heartbeat, which the facts should say is the last."""
-        self._stopping.set()
-        self._thread.join(HUNG_AFTER_S)
+    async def stop(self) -> None:
+        """Has the keeper say the last about this worker, whose state should be STOPPED by now."""
+        self._stopping = True
+        process = self._process
+        if process is None or process.stdin is None:
+            return
+        with contextlib.suppress(OSError, TimeoutError):
+            process.stdin.write(self._line())
+            process.stdin.close()
+            async with asyncio.timeout(STOP_S):
+                await process.wait()
 
-    @property
-    def ended(self) -> bool:
-        return not self._thread.is_alive()
+    def tell(self) -> None:
+        """Lets the keeper know at once that the worker's state has changed."""
+        if self._process is not None and self._process.stdin is not None:
+            self._process.stdin.write(self._line())
 
-    def free_if_hung(self) -> None:
-        """Ends a call that hangs; meant to be called from another thread now and then."""
-        connection = self._connection
-        longest = min(HUNG_AFTER_S, self._settings.lease_s / 3)
-        if self._asking and connection is not None and time.monotonic() - self._sent > longest:
-            cut(connection)
+    def _line(self) -> bytes:
+        return json.dumps(self._facts()).encode() + b"\n"
 
-    def _run(self) -> None:
-        while True:
-            last = self._stopping.is_set()
-            self._sent = time.monotonic()
-            try:
-                self._asking = True
-                self._tick()
-            except Exception as error:
-                with contextlib.suppress(Exception):  # whatever comes, leases are kept
-                    self._failed(error)
+    async def _tell(self, process: asyncio.subprocess.Process) -> None:
+        assert process.stdin is not None
+        said = b""
+        with contextlib.suppress(OSError):
+            while True:
+                if (line := self._line()) != said:
+                    said = line
+                    process.stdin.write(line)
+                    await process.stdin.drain()
+                await asyncio.sleep(max(TELL_S, self._settings.renew_s))
+
+    async def _hear(self, process: asyncio.subprocess.Process) -> None:
+        assert process.stdout is not None
+        while line := await process.stdout.readline():
+            report = json.loads(line)
+            if "problem" in report:
+                self._failed(report["problem"], retryable=report["retryable"])
             else:
-                if self._failures:
-                    emit("loop_recovered", loop="leases", failures=self._failures)
-                self._failures = 0
-                self.problem = None
-                self.beat = time.monotonic()
-            finally:
-                self._asking = False
-            if last:
-                break
-            # From sending to sending: while tasks hold the interpreter for long, every turn of this thread counts.
-            pause = self._settings.renew_s if not self._failures else min(1.0, self._settings.renew_s / 4)
-            self._stopping.wait(max(0.0, self._sent + pause - time.monotonic()))
-        if self._connection is not None:
-            self._connection.close()
+                self._act(report)
 
-    def _tick(self) -> None:
-        if self._connection is None or self._connection.closed:
-            self._connection = connect(
-                self._settings.database_url, application_name="pgtick leases", prepare_threshold=None
-            )
-        now = self._clock.now()
-        old = now - self._settings.renew_s / 2
-        mine = {claim_id: held for claim_id, held in list(self._claims.items()) if held.claimed_at < old}
-        lease = timedelta(seconds=self._settings.lease_s)
-        sent = time.monotonic()
-        row = self._connection.execute(
-            queries.keep_alive, {**self._facts(), "claims": list(mine), "lease": lease}
-        ).fetchone()
-        received = time.monotonic()
-        assert row is not None
-        database_time, drain_requested, kept, locked, cancelled, revoked = row
-        self._clock.observe(database_time, sent, received)
-        for claim_id in kept:
-            mine[claim_id].leased_until = now + self._settings.lease_s
-        if lost := self._lost(mine, {*kept, *locked}):
-            self._on_lost(lost)
-        if cancelled:
-            self._on_cancel(cancelled)
-        if revoked:
-            self._on_revoke(revoked)
-        if drain_requested:
-            self._on_drain()
-
-    def _lost(self, mine: dict[int, Execution], standing: set[int]) -> list[int]:
+    def _act(self, report: dict[str, Any]) -> None:
+        if self._failures:
+            emit("loop_recovered", loop="leases", failures=self._failures)
+        self._failures = 0
+        self.problem = None
+        self.beat = time.monotonic()
+        self.kept.set()
+        sent, standing = report["sent"], set(report["standing"])
+        self._clock.observe(report["database_time"], sent, report["received"])
+        leased_until = sent + self._clock.offset + self._settings.lease_s / 2
         lost = []
-        for claim_id, execution in mine.items():
-            # One whose outcome is on its way may just have been stored.
-            if claim_id not in standing and claim_id in self._claims and not execution.reported:
+        for claim_id, execution in list(self._claims.items()):
+            if claim_id in standing:
+                execution.leased_until = max(execution.leased_until, leased_until)
+            elif execution.taken_at < sent and not execution.reported:
+                # It was there before the keeper looked. One whose outcome is on its way may just have been stored.
                 lost.append(claim_id)
                 emit("lease_lost", execution_id=execution.execution_id, claim_id=claim_id, attempt=execution.attempt)
-        return lost
+        for claims, act in (
+            (lost, self._on_lost),
+            (report["cancelled"], self._on_cancel),
+            (report["revoked"], self._on_revoke),
+        ):
+            if claims:
+                act(claims)
+        if report["drain"]:
+            self._on_drain()
 
-    def _failed(self, error: Exception) -> None:
-        self.problem = f"{type(error).__name__}: {error}".strip()
-        if self._failures == 0:
-            emit("database_unavailable" if is_retryable(error) else "loop_failed", loop="leases", error=error)
+    def _failed(self, problem: str, *, retryable: bool) -> None:
+        if problem != self.problem:
+            emit("database_unavailable" if retryable else "loop_failed", loop="leases", problem=problem)
+        if retryable:
+            self.beat = time.monotonic()
+        self.problem = problem
         self._failures += 1
-        connection, self._connection = self._connection, None
-        if connection is not None:
-            connection.close()

@@ -46,6 +46,37 @@ class Link:
             cut(self._connection)
 
 
+class Limit:
+    """The time of one tick: after `seconds` its connection is cut, and if that does not end it, it is cancelled.
+
+    The time is counted in steps, one after the other: while a task holds the interpreter nothing moves, and this
+    does not either.
+    """
+
+    STEPS = 4
+
+    def __init__(self, seconds: float, cut: Callable[[], None], deadline: asyncio.Timeout) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._step_s = seconds / self.STEPS
+        self._left = self.STEPS
+        self._cut = cut
+        self._deadline = deadline
+        self._timer = self._loop.call_later(self._step_s, self._step)
+        self.reached = False
+
+    def _step(self) -> None:
+        self._left -= 1
+        if self._left > 0:
+            self._timer = self._loop.call_later(self._step_s, self._step)
+            return
+        self.reached = True
+        self._cut()
+        self._deadline.reschedule(self._loop.time() + 1.0)
+
+    def cancel(self) -> None:
+        self._timer.cancel()
+
+
 class Loop:
     """Runs `tick` until stopped. A tick returns the seconds to sleep; `wake()` ends that sleep, or the next one.
 
@@ -97,20 +128,18 @@ class Loop:
         await self._link.close()
 
     async def _guarded_tick(self) -> float:
-        limit = self._limit_s * 2.0 ** min(self._cuts, 3)
-        started = time.monotonic()
-        cutting = asyncio.get_running_loop().call_later(limit, self._link.cut)
         try:
-            async with asyncio.timeout(limit + 1.0):
+            async with asyncio.timeout(None) as deadline:
+                limit = Limit(self._limit_s * 2.0 ** min(self._cuts, 3), self._link.cut, deadline)
                 pause: float = await self._tick()
         except Exception as error:
-            self._cuts += time.monotonic() - started >= limit
+            self._cuts += limit.reached
             await self._failed(error)
             self._failures += 1
             longest = min(LONGEST_BACKOFF_S, FIRST_BACKOFF_S * 2.0 ** min(self._failures, 10))
             return longest * random.uniform(0.5, 1.0)
         finally:
-            cutting.cancel()
+            limit.cancel()
         if self._failures:
             emit("loop_recovered", loop=self.name, failures=self._failures)
         self._failures = 0
@@ -123,8 +152,9 @@ class Loop:
     async def _failed(self, error: Exception) -> None:
         problem = f"{type(error).__name__}: {error}".strip()
         retryable = is_retryable(error)
-        if retryable:
-            self.beat = time.monotonic()  # waiting for the database is healthy
+        if retryable and not isinstance(error, TimeoutError):
+            # Waiting for the database is healthy. A tick that went on without its connection is not.
+            self.beat = time.monotonic()
         if self._failures == 0 or problem != self.problem or time.monotonic() - self._said_at > SAY_AGAIN_S:
             self._said_at = time.monotonic()
             emit("database_unavailable" if retryable else "loop_failed", loop=self.name, error=error)

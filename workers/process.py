@@ -19,7 +19,7 @@ from app.store.connections import HOT_OPTIONS, is_retryable
 from workers import health, metrics
 from workers.claimer import Claimer
 from workers.janitor import Janitor
-from workers.leases import LeaseKeeper
+from workers.leases import Leases
 from workers.listener import Listener
 from workers.loop import Link, Loop
 from workers.notify_socket import notify, watchdog_pause_s
@@ -53,7 +53,7 @@ class Worker:
         tasks = load(self.settings.task_modules)
         await self._register(tasks)
         self._assemble()
-        self._start()
+        await self._start()
         try:
             await self._stop_asked.wait()
         finally:
@@ -138,7 +138,6 @@ class Worker:
 
     def _assemble(self) -> None:
         settings, url = self.settings, self.settings.database_url
-        loop = asyncio.get_running_loop()
         links = {
             "claims": Link("claims", url, HOT_OPTIONS + " -c synchronous_commit=off"),
             "reports": Link("reports", url, HOT_OPTIONS + " -c lock_timeout=2s"),
@@ -168,15 +167,15 @@ class Worker:
             self.runner.revoke,
             self._on_listening,
         )
-        self.keeper = LeaseKeeper(
+        self.leases = Leases(
             settings,
             self.clock,
             self.runner.claims,
             self._facts,
-            on_lost=lambda ids: loop.call_soon_threadsafe(self.runner.lose, ids),
-            on_cancel=lambda ids: loop.call_soon_threadsafe(self.runner.cancel, ids),
-            on_revoke=lambda ids: loop.call_soon_threadsafe(self.runner.revoke, ids),
-            on_drain=lambda: loop.call_soon_threadsafe(self.stop),
+            on_lost=self.runner.lose,
+            on_cancel=self.runner.cancel,
+            on_revoke=self.runner.revoke,
+            on_drain=self._stop_asked.set,
         )
         ticks = {
             "claims": self.claimer.tick,
@@ -188,11 +187,12 @@ class Worker:
         limits = {"claims": CLAIM_LIMIT_S, "listener": LISTEN_LIMIT_S}
         self.loops = {name: Loop(name, tick, links[name], limit_s=limits.get(name, 15)) for name, tick in ticks.items()}
 
-    def _start(self) -> None:
+    async def _start(self) -> None:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self.stop)
-        self.keeper.start()
+        self._keeping = loop.create_task(self.leases.run(), name="leases")
+        await self.leases.kept.wait()
         self._running = {name: loop.create_task(each.run(), name=name) for name, each in self.loops.items()}
         self._minder = loop.create_task(self._mind(), name="minder")
 
@@ -228,14 +228,13 @@ class Worker:
     # ── health ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def _mind(self) -> None:
-        """Tells systemd how things are, frees the lease keeper when it hangs, and serves /healthz and /metrics."""
+        """Tells systemd how things are, and serves /healthz and /metrics."""
         server = None
         if self.settings.health_port:
             server = await health.serve(self.settings.health_port, self.health, self.metrics)
         try:
             ready = False
             while True:
-                self.keeper.free_if_hung()
                 facts = self.health()
                 if facts["problem"] != self.problem:
                     emit("worker_unhealthy" if facts["problem"] else "worker_healthy", problem=facts["problem"])
@@ -254,7 +253,7 @@ class Worker:
     def health(self) -> dict[str, Any]:
         """The state of each loop; `ok` while every loop comes round, or waits for a database that is away."""
         now = time.monotonic()
-        beating: dict[str, Loop | LeaseKeeper] = {**self.loops, "leases": self.keeper}
+        beating: dict[str, Loop | Leases] = {**self.loops, "leases": self.leases}
         loops = {
             name: {
                 "ok": not each.ended and now - each.beat < self.settings.unhealthy_s,
@@ -295,6 +294,7 @@ class Worker:
         emit("worker_draining", worker_id=self.worker_id, running=self.runner.running)
         notify(STOPPING="1", STATUS=f"draining: {self.runner.running} executions running")
         self.state = "DRAINING"
+        self.leases.tell()
         for name in ("claims", "planner"):
             self.loops[name].stop()
         await self._running["claims"]
@@ -314,7 +314,8 @@ class Worker:
         self._minder.cancel()
         await asyncio.gather(*self._running.values(), self._minder, return_exceptions=True)
         self.state = "STOPPED"
-        await asyncio.to_thread(self.keeper.stop)
+        await self.leases.stop()
+        await asyncio.wait([self._keeping], timeout=1)
         emit("worker_stopped", worker_id=self.worker_id)
 
     async def _until_idle(self, seconds: float) -> None:

@@ -50,6 +50,7 @@ class Reporter:
         self._held: list[Report] = []
         self._held_until = 0.0
         self._in_doubt: set[int] = set()
+        self._awaited: set[Any] = set()
         self.stats = Stats()
         self._stats_stored_at = time.monotonic()
 
@@ -79,11 +80,19 @@ class Reporter:
             batch = self._queue[: self._settings.report_batch]
             await self._store(batch)
             del self._queue[: len(batch)]
+        if self._awaited:
+            await self._settle()
         if self._held and time.monotonic() >= self._held_until:
             self._queue, self._held = self._held, []
         if time.monotonic() - self._stats_stored_at > STATS_PAUSE_S:
             await self.store_stats()
         return self._settings.report_s
+
+    async def _settle(self) -> None:
+        """Starts what has waited for these runs to end; jobs in the middle of a change have their turn next time."""
+        connection = await self._link.connection()
+        cursor = await connection.execute(queries.settle_waiting, {"job_ids": list(self._awaited)})
+        self._awaited = set((await cursor.fetchone() or [()])[0])
 
     async def store_stats(self) -> None:
         self._stats_stored_at = time.monotonic()
@@ -147,8 +156,9 @@ class Reporter:
         except psycopg.Error as again:
             if is_retryable(again):
                 raise
-            # Its lease runs out now, and the janitor decides.
             emit("report_given_up", execution_id=execution.execution_id, claim_id=execution.claim_id, error=again)
+            connection = await self._link.connection()
+            await connection.execute(queries.disown, {"claim_id": execution.claim_id})
             self._claims.pop(execution.claim_id, None)
 
     async def _write(self, batch: list[Report]) -> None:
@@ -164,7 +174,9 @@ class Reporter:
             if columns["claims"]:
                 cursor = connection.cursor(binary=True)
                 await cursor.execute(statement, columns)
-                stood.update(row[0] for row in await cursor.fetchall())
+                rows = await cursor.fetchall()
+                stood.update(row[0] for row in rows)
+                self._awaited.update(row[1] for row in rows if row[1] is not None)
         for execution, outcome, _ in batch:
             self._claims.pop(execution.claim_id, None)
             if execution.claim_id not in stood:

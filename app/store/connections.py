@@ -10,14 +10,15 @@ import contextlib
 import functools
 import os
 import socket
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
-from sqlalchemy import Engine, create_engine
-from sqlalchemy.pool import NullPool
 
 from app.errors import SettingsError
+
+if TYPE_CHECKING:
+    from sqlalchemy import Engine
 
 DEFAULTS = {
     "connect_timeout": "2",
@@ -89,6 +90,9 @@ def engine() -> Engine:
     Its search_path is plain: where a role is named like our schema, SQLAlchemy would take that for the default one and
     compare tables under other names.
     """
+    from sqlalchemy import create_engine  # takes longer to import than all that workers need
+    from sqlalchemy.pool import NullPool
+
     options = "-c search_path=public"
     return create_engine(
         "postgresql+psycopg://", creator=lambda: psycopg.connect(conninfo(options=options)), poolclass=NullPool

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.databases import Server
 from tests.support.processes import Fleet
 
 
@@ -16,3 +17,15 @@ def fleet(dsn: str, tmp_path: Path) -> Iterator[Fleet]:
     fleet = Fleet(dsn, tmp_path)
     yield fleet
     fleet.close()
+
+
+@pytest.fixture(scope="module")
+def shared(server: Server, template: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
+    """A database and one running worker for all tests of a module that harm neither."""
+    with server.database(template) as dsn:
+        fleet = Fleet(dsn, tmp_path_factory.mktemp("shared"))
+        try:
+            fleet.start(kill_after_s=1, memory_limit_mb=400)
+            yield fleet
+        finally:
+            fleet.close()

@@ -7,36 +7,36 @@ turn as materialized (
 -- A snapshot keeps VACUUM from removing what was deleted since: tables and indexes grow, and claims get slower.
 snapshots as (
     select 'old_snapshot' as kind, 'pid ' || pid as subject,
-           format('A transaction of pid %s (%s, user %s, %s) is open since %s and keeps VACUUM from cleaning up. End it: select pg_terminate_backend(%s);',
-               pid, coalesce(nullif(application_name, ''), 'no application name'), usename, state, date_trunc('second', xact_start), pid) as sentence
+           concat('A transaction of pid ', pid, ' (', coalesce(nullif(application_name, ''), 'no application name'), ', user ', usename, ', ', state, ') is open since ',
+               date_trunc('second', xact_start), ' and keeps VACUUM from cleaning up. End it: select pg_terminate_backend(', pid, ');') as sentence
     from pg_stat_activity
     where backend_type = 'client backend' and pid <> pg_backend_pid() and datname = current_database()
       and (backend_xmin is not null or backend_xid is not null) and xact_start < clock_timestamp() - %(snapshot_age)s
     union all
     select 'old_snapshot', 'prepared transaction ' || gid,
-           format('The prepared transaction %s waits since %s and keeps VACUUM from cleaning up. End it: rollback prepared %L;', gid, date_trunc('second', prepared), gid)
+           concat('The prepared transaction ', gid, ' waits since ', date_trunc('second', prepared), ' and keeps VACUUM from cleaning up. End it: rollback prepared ',
+               quote_literal(gid), ';')
     from pg_prepared_xacts
     where database = current_database() and prepared < clock_timestamp() - %(snapshot_age)s
 ),
 slots as (
     select 'replication_slot', 'slot ' || slot_name,
-           format('Replication slot %s is not in use and holds back %s of WAL and VACUUM. If nobody comes back for it: select pg_drop_replication_slot(%L);',
-               slot_name, pg_size_pretty(pg_wal_lsn_diff(pg_current_wal_lsn(), restart_lsn)), slot_name)
+           concat('Replication slot ', slot_name, ' is not in use and holds back ', pg_size_pretty(pg_wal_lsn_diff(pg_current_wal_lsn(), restart_lsn)),
+               ' of WAL, and VACUUM. If nobody comes back for it: select pg_drop_replication_slot(', quote_literal(slot_name), ');')
     from pg_replication_slots
     where not active and restart_lsn is not null
       and (pg_wal_lsn_diff(pg_current_wal_lsn(), restart_lsn) > 1024 ^ 3 or age(coalesce(catalog_xmin, xmin)) > 1000000)
 ),
 queue as (
     select 'notify_queue', 'notify queue',
-           format('The queue of NOTIFY is %s %% full: a connection that listens has been in one transaction for too long. See pg_stat_activity for pid %s.',
-               round(pg_notification_queue_usage() * 100),
-               (select pid from pg_stat_activity where backend_type = 'client backend' and datname = current_database() order by xact_start limit 1))
+           concat('The queue of NOTIFY is full to ', round(pg_notification_queue_usage()::numeric * 100), ' per cent: a connection that listens stays in a transaction, most likely pid ',
+               (select pid from pg_stat_activity where backend_type = 'client backend' and pid <> pg_backend_pid() order by xact_start limit 1), '. End it.')
     where pg_notification_queue_usage() > 0.1
 ),
 partitions as (
     select 'partitions_missing', parent,
-           format('%s has partitions until %s only; workers do not get to make more. Look for long locks on it in pg_locks, or call: select pgtick.ensure_partitions();',
-               parent, date_trunc('second', until_at))
+           concat(parent, ' has partitions until ', date_trunc('second', until_at), ' only: workers do not get to make more. See pg_locks for who holds a lock on it, then:',
+               ' select pgtick.ensure_partitions();')
     from pgtick.partition_windows
     where until_at < clock_timestamp() + interval '6 hours'
 ),
@@ -57,15 +57,15 @@ known as materialized (
 ),
 unknown as (
     select 'unknown_task', 'task ' || task_id,
-           format('%s executions of task %s wait, the oldest since %s, but no live worker knows that task. Start a worker whose PGTICK_TASKS has it, or cancel its jobs.',
-               executions, task_id, date_trunc('second', due_at))
+           concat(executions, ' executions of task ', task_id, ' wait, the oldest since ', date_trunc('second', due_at),
+               ', but no live worker knows that task. Start a worker whose PGTICK_TASKS has it, or cancel its jobs.')
     from waiting
     where task_key not in (select task_key from known)
 ),
 late as (
     select 'late', 'task ' || task_id,
-           format('%s executions of task %s are late, the oldest waits since %s. Start more workers, or raise PGTICK_CONCURRENCY or PGTICK_THREADS.',
-               executions, task_id, date_trunc('second', due_at))
+           concat(executions, ' executions of task ', task_id, ' are late, the oldest waits since ', date_trunc('second', due_at),
+               '. Start more workers, or raise PGTICK_CONCURRENCY or PGTICK_THREADS.')
     from waiting
     where task_key in (select task_key from known)
 ),

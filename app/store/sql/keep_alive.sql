@@ -1,21 +1,17 @@
--- Extends the leases of these claims and says that this worker is alive, in one round trip: while tasks hold the
--- interpreter, the lease keeper gets one turn at a time. It never waits for a row that somebody else has locked.
+-- Extends the leases of this worker's claims where they are no longer fresh, and says that it is alive, without ever
+-- waiting for a row that somebody else has locked. Returns the database's time, whether a drain was asked for, and which
+-- of its claims stand, are to be stopped, or must not start.
 with
-free as materialized (
-    select claim_id from pgtick.running_executions where claim_id = any (%(claims)s::int8[]) for update skip locked
+aged as materialized (
+    select claim_id from pgtick.running_executions
+    where worker_id = %(worker_id)s and lease_expires_at < clock_timestamp() + %(lease)s - %(renew)s / 2
+    for update skip locked
 ),
 kept as (
     update pgtick.running_executions r
     set lease_expires_at = clock_timestamp() + %(lease)s
-    from free
-    where r.claim_id = free.claim_id
-    returning r.claim_id, r.cancel_requested_at is not null as cancel, r.revoked_at is not null as revoke
-),
--- Locked, by its own report or by a person: it stands, though its lease is not longer now.
-locked as (
-    select r.claim_id, r.cancel_requested_at is not null as cancel, r.revoked_at is not null as revoke
-    from pgtick.running_executions r
-    where r.claim_id = any (%(claims)s::int8[]) and r.claim_id <> all (select claim_id from free)
+    from aged
+    where r.claim_id = aged.claim_id
 ),
 here as materialized (
     select worker_id from pgtick.workers where worker_id = %(worker_id)s for update skip locked
@@ -34,9 +30,12 @@ again as (
     select %(worker_id)s, %(name)s, %(state)s, %(running)s, %(capacity)s, %(task_keys)s::int4[], %(queues)s::text[], %(version)s
     where not exists (select from pgtick.workers where worker_id = %(worker_id)s)
     on conflict do nothing
+),
+mine as materialized (
+    select claim_id, cancel_requested_at is not null as cancel, revoked_at is not null as revoke
+    from pgtick.running_executions
+    where worker_id = %(worker_id)s
 )
 select extract(epoch from clock_timestamp())::float8,
        exists (select from pgtick.workers where worker_id = %(worker_id)s and drain_requested_at is not null),
-       array(select claim_id from kept), array(select claim_id from locked),
-       array(select claim_id from kept where cancel union all select claim_id from locked where cancel),
-       array(select claim_id from kept where revoke union all select claim_id from locked where revoke)
+       array(select claim_id from mine), array(select claim_id from mine where cancel), array(select claim_id from mine where revoke)

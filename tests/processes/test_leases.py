@@ -1,0 +1,107 @@
+"""A claim is its worker's until its lease is over, and nobody's before; a report without a lease does not count."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.support.processes import Fleet
+from tests.support.waiting import eventually
+
+
+def test_a_worker_that_was_frozen_past_its_lease_is_refused(fleet: Fleet, tmp_path: Path) -> None:
+    frozen = fleet.start(report_s=0.4)
+    job = fleet.post("once_freed", parameters={"path": str(tmp_path / "free")})
+    fleet.until_started(job)
+    other = fleet.start()
+    frozen.freeze()
+    execution = fleet.until(job, "COMPLETED")
+    (tmp_path / "free").touch()  # the frozen run ends at once when it goes on
+    frozen.thaw()
+    eventually(lambda: frozen.says("lease_lost") or frozen.says("report_refused"))
+    later = fleet.post("nap")
+    fleet.until(later, "COMPLETED")
+    assert fleet.execution(job) == execution, "a finished row is final"
+    assert execution["worker_id"] == other.worker_id()
+    assert execution["losses"] == 1
+
+
+def test_a_report_without_a_lease_is_refused_and_logged(fleet: Fleet, tmp_path: Path) -> None:
+    # Renewals far apart: the worker learns of the loss only when it reports.
+    worker = fleet.start(lease_s=60, renew_s=30, janitor_s=60)
+    job = fleet.post("once_freed", parameters={"path": str(tmp_path / "free")})
+    fleet.until_started(job)
+    fleet.start()
+    fleet.connection.execute("update pgtick.running_executions set lease_expires_at = now() - interval '1 s'")
+    execution = fleet.until(job, "COMPLETED")  # the second run, alone in a child
+    assert execution["losses"] == 1
+    (tmp_path / "free").touch()
+    eventually(lambda: worker.says("report_refused", outcome="Completed", attempt=1))
+    assert fleet.execution(job) == execution
+
+
+def test_an_execution_whose_lease_was_lost_is_stopped(fleet: Fleet) -> None:
+    worker = fleet.start()
+    jobs = [fleet.post(task, parameters={"seconds": 60}) for task in ("nap", "listening_thread", "child_nap")]
+    for job in jobs:
+        fleet.until_started(job)
+    fleet.connection.execute("delete from pgtick.running_executions")
+    eventually(lambda: len(worker.says("lease_lost")) == 3)
+    eventually(lambda: fleet.ledger.entries(task_id="nap", event="stopped"))
+    eventually(lambda: fleet.ledger.entries(task_id="listening_thread", event="ended"))
+    pid = fleet.ledger.starts(jobs[2])[0]["pid"]
+    eventually(lambda: not Path(f"/proc/{pid}").exists())
+
+
+def test_a_long_task_that_holds_the_interpreter_keeps_its_lease_and_runs_once(fleet: Fleet) -> None:
+    holding = fleet.start(lease_s=3, renew_s=1)
+    job = fleet.post("hold_interpreter", parameters={"seconds": 9, "stretch": 1.5})
+    fleet.until_started(job)
+    fleet.start(lease_s=3, renew_s=1)
+    execution = fleet.until(job, "COMPLETED", timeout=40)
+    assert execution["losses"] == 0
+    assert execution["worker_id"] == holding.worker_id()
+    assert len(fleet.ledger.starts(job)) == 1
+
+
+def test_a_task_that_holds_the_interpreter_keeps_its_lease_during_a_drain(fleet: Fleet) -> None:
+    holding = fleet.start(lease_s=3, renew_s=1, drain_s=30)
+    job = fleet.post("hold_interpreter", parameters={"seconds": 6, "stretch": 1.5})
+    fleet.until_started(job)
+    holding.terminate()
+    fleet.start(lease_s=3, renew_s=1)
+    execution = fleet.until(job, "COMPLETED", timeout=40)
+    assert (execution["losses"], execution["worker_id"]) == (0, holding.worker_id())
+    assert holding.wait() == 0
+
+
+def test_executions_that_wait_in_a_worker_keep_their_leases(fleet: Fleet) -> None:
+    fleet.register()
+    jobs = [fleet.post("nap", parameters={"seconds": 1.0}) for _ in range(5)]
+    # Suspects run one at a time in a child; the last waits for longer than a lease.
+    fleet.connection.execute("update pgtick.pending_executions set suspect = true, losses = 1")
+    fleet.start(processes=1)
+    fleet.start(processes=1, TASKS="none", PGTICK_TASKS="")  # its janitor would take them
+    for job in jobs:
+        assert fleet.until(job, "COMPLETED")["losses"] == 1
+        assert len(fleet.ledger.starts(job)) == 1
+
+
+def test_a_batch_larger_than_the_places_runs_each_once(fleet: Fleet) -> None:
+    fleet.register()
+    jobs = [fleet.post("nap", parameters={"seconds": 0.6}) for _ in range(6)]
+    fleet.start(concurrency=1)
+    for job in jobs:
+        assert fleet.until(job, "COMPLETED")["losses"] == 0
+        assert len(fleet.ledger.starts(job)) == 1
+
+
+def test_rows_that_a_person_has_locked_cost_nobody_else_a_lease(fleet: Fleet) -> None:
+    worker = fleet.start()
+    job = fleet.post("nap", parameters={"seconds": 4})
+    fleet.until_started(job)
+    with fleet.connection.transaction():
+        fleet.connection.execute("select from pgtick.workers for update")
+        locked = fleet.post("nap", parameters={"seconds": 0.0})
+    fleet.until(locked, "COMPLETED")
+    assert fleet.until(job, "COMPLETED")["losses"] == 0
+    assert not worker.says("lease_lost")

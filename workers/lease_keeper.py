@@ -1,0 +1,122 @@
+"""The process that keeps a worker's leases: `python -m workers.lease_keeper`, started by `workers.leases`.
+
+A process of its own, because a task may hold the interpreter of the worker for as long as it likes. It renews whatever
+the database says the worker has claimed, until the worker's end of its standard input closes. A worker that was stopped
+(SIGSTOP, a debugger) does no work: its leases are left to run out.
+
+Lines of JSON come in, with what changed of the worker's facts; one goes out after each round.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import sys
+import threading
+import time
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import psycopg
+
+from app.settings import Settings
+from app.store import queries
+from app.store.connections import connect, cut, is_retryable
+
+HUNG_AFTER_S = 10.0
+"""A round that takes longer, or a third of a lease, loses its connection."""
+
+
+class Keeper:
+    """Rounds, each `renew_s` after the one before; sooner after a failure, or when the worker has something to say."""
+
+    def __init__(self, settings: Settings, worker_pid: int) -> None:
+        self._settings = settings
+        self._worker_pid = worker_pid
+        self._facts: dict[str, Any] = {}
+        self._told = threading.Event()
+        self._over = False
+        self._connection: psycopg.Connection[Any] | None = None
+
+    def run(self) -> None:
+        threading.Thread(target=self._listen, daemon=True).start()
+        self._told.wait()
+        while not self._over:
+            self._told.clear()
+            started = time.monotonic()
+            pause = self._settings.renew_s
+            if not is_stopped(self._worker_pid):
+                answer = self._round()
+                if "problem" in answer:
+                    pause = min(1.0, pause / 4)
+                tell(answer)
+            self._told.wait(max(0.0, started + pause - time.monotonic()))
+        self._round()  # the last word: STOPPED
+        os._exit(0)
+
+    def _listen(self) -> None:
+        for line in sys.stdin:
+            self._facts.update(json.loads(line))
+            if self._facts["state"] == "STOPPED":
+                self._over = True
+            self._told.set()
+        if not self._over:
+            os._exit(0)  # the worker has died
+
+    def _round(self) -> dict[str, Any]:
+        try:
+            if self._connection is None or self._connection.closed:
+                self._connection = connect(
+                    self._settings.database_url, application_name="pgtick leases", prepare_threshold=None
+                )
+            return self._keep(self._connection)
+        except Exception as error:
+            connection, self._connection = self._connection, None
+            if connection is not None:
+                with contextlib.suppress(Exception):
+                    connection.close()
+            problem = f"{type(error).__name__}: {error}".strip()
+            return {"problem": problem, "retryable": is_retryable(error)}
+
+    def _keep(self, connection: psycopg.Connection[Any]) -> dict[str, Any]:
+        lease = timedelta(seconds=self._settings.lease_s)
+        renew = timedelta(seconds=self._settings.renew_s)
+        hung = threading.Timer(min(HUNG_AFTER_S, self._settings.lease_s / 3), cut, [connection])
+        hung.start()
+        try:
+            sent = time.monotonic()
+            row = connection.execute(queries.keep_alive, {**self._facts, "lease": lease, "renew": renew}).fetchone()
+            received = time.monotonic()
+        finally:
+            hung.cancel()
+        assert row is not None
+        names = ("database_time", "drain", "standing", "cancelled", "revoked")
+        return {**dict(zip(names, row, strict=True)), "sent": sent, "received": received}
+
+
+def is_stopped(pid: int) -> bool:
+    """Whether a process was stopped, where the system tells."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] in ("T", "t")
+    except (OSError, IndexError):
+        return False
+
+
+def tell(facts: dict[str, Any]) -> None:
+    with contextlib.suppress(OSError):  # the worker has just ended
+        sys.stdout.write(json.dumps(facts) + "\n")
+        sys.stdout.flush()
+
+
+def main() -> None:
+    # A drain goes on until the worker says that it is over.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
+    Keeper(Settings.from_environment(), os.getppid()).run()
+
+
+if __name__ == "__main__":
+    main()
