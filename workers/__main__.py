@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import sys
 
@@ -13,6 +14,9 @@ from app.errors import SettingsError
 from app.settings import Settings
 from workers.process import Worker
 
+GARBAGE = 20_000
+"""Objects made before Python looks for cycles among them: a batch of executions, not its 700 by default."""
+
 
 def main() -> None:
     try:
@@ -22,6 +26,7 @@ def main() -> None:
     except SettingsError as error:
         sys.exit("\n".join(error.faults))
     logs.set_up(settings)
+    gc.set_threshold(GARBAGE)
     sys.path.insert(0, os.getcwd())  # task modules beside the program, as `python -m` would find them
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(work(settings))

@@ -37,7 +37,7 @@ class Children:
 
     async def run(self, execution: Execution, context: Context, parameters: dict[str, Any]) -> Outcome:
         """Runs the execution in a child; ends the child when this is cancelled or the timeout passes."""
-        request = {"context": _facts(context), "parameters": parameters}
+        request = {"context": context.as_dict(), "parameters": parameters}
         ours = await self._conceive()
         reader, writer = await asyncio.open_unix_connection(sock=ours, limit=ANSWER_LIMIT)
         child = Child(reader, self._settings.kill_after_s)
@@ -150,7 +150,3 @@ class Child:
             said = self._answer
             return Failed(storable(said["error"]), final=said.get("final", False), trace=said.get("trace"))
         return Completed(self._answer["result"])
-
-
-def _facts(context: Context) -> dict[str, Any]:
-    return {name: getattr(context, name) for name in Context.__dataclass_fields__ if name != "cancelled"}

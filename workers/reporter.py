@@ -14,7 +14,7 @@ from app.clock import Clock
 from app.domain.retry import DAY_S
 from app.events import emit
 from app.settings import Settings
-from app.store import channel, queries
+from app.store import arrays, channel, queries
 from app.store.connections import is_retryable
 from workers.execution import Completed, Ended, Execution, Failed, Outcome, Released, storable
 from workers.loop import Link
@@ -173,7 +173,7 @@ class Reporter:
         ):
             if columns["claims"]:
                 cursor = connection.cursor(binary=True)
-                await cursor.execute(statement, columns)
+                await cursor.execute(statement, arrays.literals(columns))
                 rows = await cursor.fetchall()
                 stood.update(row[0] for row in rows)
                 self._awaited.update(row[1] for row in rows if row[1] is not None)

@@ -216,13 +216,12 @@ class Runner:
     def _context(self, execution: Execution) -> Context:
         started = execution.started_at or self._clock.now()
         return Context(
-            execution_id=execution.execution_id,
-            job_id=str(execution.job_id),
-            task_id=execution.task.task_id,
-            user_id=execution.user_id,
-            attempt=execution.attempt,
-            scheduled_at=execution.scheduled_us / 1_000_000,
-            deadline=None if execution.timeout is None else started + execution.timeout,
+            execution.scheduled_us,
+            execution.job_id,
+            execution.task.task_id,
+            execution.user_id,
+            execution.attempt,
+            None if execution.timeout is None else started + execution.timeout,
         )
 
     def _stopped(self, execution: Execution) -> Outcome:

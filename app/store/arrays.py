@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
+from typing import Any
 
 
 def plain(values: Sequence[object | None]) -> str:
@@ -23,6 +24,14 @@ def texts(values: Sequence[str | None]) -> str:
 def times(values: Iterable[datetime | None]) -> str:
     """Of aware times, exact to the microsecond."""
     return plain([None if value is None else f'"{value.isoformat()}"' for value in values])
+
+
+def literals(columns: Mapping[str, Sequence[Any]]) -> dict[str, str]:
+    """Of each column: of texts quoted, of ids and numbers plain."""
+    return {
+        name: texts(values) if any(isinstance(value, str) for value in values) else plain(values)
+        for name, values in columns.items()
+    }
 
 
 def quoted(value: str | None) -> str:
