@@ -1,0 +1,175 @@
+"""What can be done by hand: each act asks first, says what it touches, and is then done by the API or by SQL.
+
+An act is offered where it makes sense; whether it is allowed is decided by what does it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import psycopg
+
+from app.dashboard import backend, session
+from app.dashboard.backend import Answer, Refused
+from app.domain.execution import FINAL, ExecutionId
+
+Facts = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Act:
+    verb: str
+    label: str
+    question: str
+    touches: str
+    do: Callable[[Facts, dict[str, str]], str]
+    """Does it; returns the name of the message to show."""
+    danger: bool = False
+    note: str | None = None
+    """What a text that may come along is called."""
+
+
+def of_execution(run: Facts) -> list[Act]:
+    """What can be done about an execution."""
+    if run["status"] not in FINAL:
+        return [CANCEL_EXECUTION]
+    return [RERUN] if run["status"] in ("FAILED", "CANCELLED") else []
+
+
+def of_job(job: Facts) -> list[Act]:
+    """What can be done about a job."""
+    if job["cancelled_at"]:
+        return []
+    acts = [RUN_NOW]
+    if job["paused_at"]:
+        acts.append(RESUME)
+    elif job["schedule"]["type"] == "CRON":
+        acts.append(PAUSE)
+    if job["schedule"]["type"] == "CRON" or job["status"] in ("PENDING", "RETRYING", "IN_PROGRESS"):
+        acts.append(CANCEL_JOB)
+    return acts
+
+
+def named(acts: list[Act], verb: str) -> Act:
+    """The act of that verb; refuses when it makes no sense (any more)."""
+    for act in acts:
+        if act.verb == verb:
+            return act
+    raise Refused(
+        Answer(409, {"detail": "That cannot be done now; what you saw may have changed. Go back and look again."})
+    )
+
+
+def sql(statement: str, *values: Any) -> Any:
+    """The value of a function of pgtick, called in the viewer's name; refusals of it are refusals of the act."""
+
+    def work(connection: Any) -> Any:
+        with connection.transaction():
+            connection.execute("select set_config('pgtick.user_id', %s, true)", [session.viewer().user_id or ""])
+            row = connection.execute(statement, values).fetchone()
+            return row and row[0]
+
+    try:
+        return backend.run(work)
+    except (psycopg.errors.ObjectNotInPrerequisiteState, psycopg.errors.InvalidParameterValue) as error:
+        raise Refused(Answer(409, {"detail": error.diag.message_primary})) from None
+    except psycopg.errors.NoDataFound as error:
+        raise Refused(Answer(404, {"detail": error.diag.message_primary})) from None
+
+
+def _cancel_execution(run: Facts, form: dict[str, str]) -> str:
+    known = ExecutionId.parse(run["execution_id"])
+    assert known is not None
+    status = sql("select pgtick.cancel_execution(%s, %s)", known.job_id, known.scheduled_at)
+    return "stopping" if status == "IN_PROGRESS" else "cancelled"
+
+
+def _rerun(run: Facts, form: dict[str, str]) -> str:
+    statement = """
+        select pgtick.start_anew(pgtick.job_named(%s), now(), 'retry of ' || %s)
+        from pg_notify('pgtick_due', '')
+    """
+    sql(statement, run["job_id"], run["execution_id"])
+    return "rerun"
+
+
+def _run_now(job: Facts, form: dict[str, str]) -> str:
+    sql("select pgtick.run_now(%s)", job["job_id"])
+    return "started"
+
+
+def _pause(job: Facts, form: dict[str, str]) -> str:
+    sql("select pgtick.pause_job(%s, %s)", job["job_id"], form.get("note", "").strip()[:500] or None)
+    return "paused"
+
+
+def _resume(job: Facts, form: dict[str, str]) -> str:
+    sql("select pgtick.resume_job(%s)", job["job_id"])
+    return "resumed"
+
+
+def _cancel_job(job: Facts, form: dict[str, str]) -> str:
+    backend.send("DELETE", f"/jobs/{job['job_id']}")
+    return "cancelled"
+
+
+def _drain(worker: Facts, form: dict[str, str]) -> str:
+    sql("select pgtick.drain_worker(%s)", str(worker["worker_id"]))
+    return "draining"
+
+
+CANCEL_EXECUTION = Act(
+    "cancel",
+    "Cancel execution",
+    "Cancel this execution?",
+    "It does not start any more; if it runs, its worker is told to stop it. Other runs of its job are not touched.",
+    _cancel_execution,
+    danger=True,
+)
+RERUN = Act(
+    "rerun",
+    "Run again",
+    "Run this execution again?",
+    "A new execution of the same job, with the job's parameters, starts now. This one stays in the history as it is.",
+    _rerun,
+)
+RUN_NOW = Act(
+    "run-now",
+    "Run now",
+    "Run this job now?",
+    "One more execution starts now. The schedule is not shifted.",
+    _run_now,
+)
+PAUSE = Act(
+    "pause",
+    "Pause",
+    "Pause this job?",
+    "Runs that are pending ahead are taken back, and none is made until you resume it. What is due or runs goes on.",
+    _pause,
+    note="Why (others will see it)",
+)
+RESUME = Act(
+    "resume",
+    "Resume",
+    "Resume this job?",
+    "It goes on with its next time after now. Runs that were missed stay missed.",
+    _resume,
+)
+CANCEL_JOB = Act(
+    "cancel",
+    "Cancel job",
+    "Cancel this job for good?",
+    "What has not started is cancelled, retries included, and its schedule ends. What runs goes on. There is no way back.",
+    _cancel_job,
+    danger=True,
+)
+DRAIN = Act(
+    "drain",
+    "Drain",
+    "Drain this worker?",
+    "It finishes what it runs, takes nothing more, and its process ends. Others take over what is due.",
+    _drain,
+    danger=True,
+)

@@ -1,0 +1,178 @@
+"""The first page: is it on time, what failed, what comes next."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from datetime import datetime, timedelta
+from typing import Any, NamedTuple
+
+from flask import Response
+
+from app.clock import clock
+from app.dashboard import backend, formats, plots, session
+from app.dashboard.blueprint import blueprint, page
+from app.schedule.busy import starts_per_hour
+from app.store import monitoring
+from app.store.monitoring import Row
+from app.store.pool import Connection
+
+SPAN = 60
+SHOWN = 8
+MOST_GRIDS = 5_000
+FORECAST_HOURS = 12
+WEEK_HOURS = 7 * 24
+_PROMISE_S = 2.0
+
+
+class Verdict(NamedTuple):
+    """The answer of the page in one sentence; `mood` is good, warn or bad."""
+
+    mood: str
+    title: str
+    detail: str
+
+
+@blueprint.get("/")
+def overview() -> Response:
+    return page("overview.html", **_read())
+
+
+def _read() -> dict[str, Any]:
+    only = session.viewer().only
+
+    def read(connection: Connection) -> dict[str, Any]:
+        return {
+            "state": monitoring.overview(connection),
+            "rows": monitoring.minutes(connection, SPAN),
+            "late": (late := monitoring.late(connection, only, SHOWN)),
+            "why": monitoring.explain(connection, late[0]["execution_id"]) if late else None,
+            "findings": monitoring.findings(connection),
+            "next_runs": monitoring.next_runs(connection, SHOWN) if only is None else [],
+        }
+
+    found = backend.run(read)
+    failures = backend.get("/executions", status="FAILED", limit=SHOWN, end_time=_soon())["executions"]
+    rows: list[Row] = found.pop("rows")
+    hour = clock.now_utc().replace(minute=0, second=0, microsecond=0)
+    hours, left = forecast(hour, FORECAST_HOURS)
+    return found | {
+        "verdict": verdict(found["state"], rows, found.pop("why")),
+        "plots": plots_of(rows, clock.now_utc()) if rows else [],
+        "failures": failures,
+        "within": _share(sum(row["within"] for row in rows), sum(row["started"] for row in rows)),
+        "started": sum(row["started"] for row in rows),
+        "hours": [(hour + timedelta(hours=n), starts) for n, starts in enumerate(hours)],
+        "uncounted": left,
+    }
+
+
+def _soon() -> str:
+    return (clock.now_utc() + timedelta(seconds=1)).isoformat().replace("+00:00", "Z")
+
+
+def verdict(state: Row, rows: Sequence[Row], why: str | None) -> Verdict:
+    """What somebody who was just woken up has to know first."""
+    if state["workers"] == 0:
+        waits = f"{formats.plural(state['waiting'], 'execution')} {'waits' if state['waiting'] == 1 else 'wait'}."
+        return Verdict("bad", "No worker is alive", f"Nothing starts. Start a worker: pgtick worker. {waits}")
+    if state["late"]:
+        return Verdict(
+            "bad",
+            f"{formats.plural(state['late'], 'execution is', 'executions are')} late",
+            f"Due for more than 2 s and not started. The oldest: {why}"
+            if why
+            else "Due for more than 2 s and not started.",
+        )
+    started, within = sum(row["started"] for row in rows), sum(row["within"] for row in rows)
+    if not started:
+        return Verdict("good", "Nothing is late", "No execution started within the last hour.")
+    counted = f"{formats.plural(started, 'start')} in the last hour, {formats.share(within / started)} within 2 s."
+    if within < started * 0.999:
+        return Verdict("warn", "On time now, but not all of the last hour", counted)
+    failed = sum(row["failed"] for row in rows)
+    if failed:
+        return Verdict("warn", f"On time; {formats.plural(failed, 'execution')} failed for good", counted)
+    return Verdict("good", "Everything is on time", counted)
+
+
+def plots_of(rows: Sequence[Row], now: datetime) -> list[plots.Plot]:
+    """The four plots of the last hour. The running minute is not over, so it is left out."""
+    this_minute = now.replace(second=0, microsecond=0)
+    times = [this_minute - timedelta(minutes=SPAN - n) for n in range(SPAN)]
+    by_minute = {row["minute"]: row for row in rows}
+
+    def values(take: Callable[[Row], float | None]) -> list[float | None]:
+        return [take(by_minute[at]) if at in by_minute else None for at in times]
+
+    axis = plots.Minutes(times)
+    started = values(lambda row: row["started"] / 60)
+    failed, retried = values(lambda row: row["failed"]), values(lambda row: row["retried"])
+    p50 = values(lambda row: _seconds(row["p50_ms"]))
+    p99 = values(lambda row: _seconds(row["p99_ms"]))
+    total, within = sum(row["started"] for row in rows), sum(row["within"] for row in rows)
+    worst = max((value for value in p99 if value is not None), default=None)
+    return [
+        axis.bars(
+            "Starts per second",
+            f"{formats.count(round(total / SPAN / 60, 2))} on average",
+            [("started", "started/s", started)],
+            "",
+        ),
+        axis.share(
+            "Started within 2 s",
+            f"{formats.share(_share(within, total))} of the hour",
+            "within",
+            "within 2 s",
+            values(lambda row: _share(row["within"], row["started"])),
+        ),
+        axis.log(
+            "Lateness of starts",
+            f"p99 at most {formats.span(worst)}",
+            [("p50", "p50", p50), ("p99", "p99", p99)],
+            (_PROMISE_S, "2 s"),
+        ),
+        axis.bars(
+            "Failures per minute",
+            f"{formats.count(sum(filter(None, failed)))} for good, {formats.count(sum(filter(None, retried)))} retried",
+            [("failed", "failed for good", failed), ("retried", "retried", retried)],
+            "",
+        ),
+    ]
+
+
+class _Kept:
+    """Something that is costly to read and may be some seconds old."""
+
+    def __init__(self, life_s: float) -> None:
+        self._life_s = life_s
+        self._read_at = float("-inf")
+        self._value: Any = None
+        self._of: object = None
+
+    def get(self, of: object, read: Callable[[], Any]) -> Any:
+        if time.monotonic() - self._read_at > self._life_s or self._of is not of:
+            self._value, self._read_at, self._of = read(), time.monotonic(), of
+        return self._value
+
+
+_waiting, _grids = _Kept(10), _Kept(30)
+
+
+def forecast(start: datetime, hours: int) -> tuple[list[int], int]:
+    """Starts in each hour from `start` on, and how many recurring jobs there was no time to count."""
+    pool = backend.services().pool
+    grids = _grids.get(pool, lambda: backend.run(lambda c: monitoring.grids(c, MOST_GRIDS)))
+    pending = _waiting.get(
+        pool, lambda: backend.run(lambda c: monitoring.coming(c, start + timedelta(hours=WEEK_HOURS)))
+    )
+    busy = starts_per_hour(grids, start, hours)
+    return [n + pending.get(start + timedelta(hours=at), 0) for at, n in enumerate(busy.hours)], busy.left
+
+
+def _share(part: int, whole: int) -> float | None:
+    return part / whole if whole else None
+
+
+def _seconds(ms: float | None) -> float | None:
+    return None if ms is None else ms / 1000

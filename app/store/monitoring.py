@@ -1,0 +1,247 @@
+"""What the dashboard shows of the whole installation: read from small tables, statistics and views, never from history.
+
+Listings of executions and jobs are in `search` and `job_search`. `user_id` limits what names jobs to one user's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+from psycopg.rows import dict_row
+
+from app.store.pool import Connection
+
+Row = dict[str, Any]
+
+BUCKETS = 15
+"""Of the lateness histogram, the one without an upper bound included."""
+MOST_WAITING = 200_000
+"""Pending executions that a forecast looks at; more are counted as so many."""
+
+_SUMMED = ", ".join(f"coalesce(sum(lateness[{i}]), 0)" for i in range(1, BUCKETS + 1))
+
+# Adding up columns costs a fifth of unnesting every histogram, as the view pgtick.lateness does for a whole day.
+_MINUTES = f"""
+select minute, started, failed, retried, within, pgtick.lateness_quantile(buckets, 0.5) as p50_ms,
+       pgtick.lateness_quantile(buckets, 0.99) as p99_ms
+from (
+    select minute, sum(started)::bigint as started, sum(failed)::bigint as failed, sum(retried)::bigint as retried,
+           array[{_SUMMED}]::bigint[] as buckets,
+           (select sum(n) from unnest(array[{_SUMMED}]) with ordinality as b (n, i)
+            where i <= array_position(pgtick.lateness_bounds(), 2000))::bigint as within
+    from pgtick.execution_stats
+    where minute > date_trunc('minute', now()) - %(minutes)s * interval '1 minute' and minute <= now()
+    group by minute
+) as counted
+order by minute
+"""
+
+_LATE = """
+select execution_id, job_id::text, task_id, user_id, due_at, late_by, attempt from pgtick.late
+where %(user_id)s::text is null or user_id = %(user_id)s
+order by due_at
+limit %(n)s
+"""
+
+_COMING = """
+select date_bin('1 hour', due_at, '2000-01-01 00:00Z') as hour, count(*) as executions
+from (
+    select due_at from pgtick.pending_executions where due_at > now() and due_at < %(until)s limit %(most)s
+) as coming
+group by 1
+union all
+select date_bin('1 hour', next_run_at, '2000-01-01 00:00Z'), count(*)
+from pgtick.schedules
+where expression is null and paused_at is null and problem is null and next_run_at > now() and next_run_at < %(until)s
+group by 1
+"""
+
+_GRIDS = """
+select expression, timezone, count(*) from pgtick.schedules
+where expression is not null and paused_at is null and problem is null
+group by 1, 2
+order by 3 desc, 1, 2
+limit %s
+"""
+
+_NEXT = """
+select scheduled_at, job::text as job_id, n.task_id, state from pgtick.next_runs(null, %(n)s) n
+"""
+
+_SCHEDULES = """
+select job_id::text, task_id, user_id, schedule, timezone, state, next_run_at, note, runs
+from pgtick.schedule_status
+where (%(user_id)s::text is null or user_id = %(user_id)s)
+  and (%(state)s::text is null or state = %(state)s)
+  and (%(after_at)s::timestamptz is null or (next_run_at, job_id) > (%(after_at)s, %(after_id)s::uuid))
+order by next_run_at, job_id
+limit %(n)s
+"""
+
+_STATES = """
+select count(*) filter (where paused_at is not null and problem is null) as paused,
+       count(*) filter (where problem is not null) as broken, count(*) as standing
+from pgtick.schedules
+"""
+
+_TASK_HOUR = f"""
+select task_key, sum(started)::bigint as started, sum(completed)::bigint as completed, sum(failed)::bigint as failed,
+       sum(retried)::bigint as retried, sum(run_ms)::float8 / 1000 / nullif(sum(started), 0) as mean_s,
+       pgtick.lateness_quantile(array[{_SUMMED}]::bigint[], 0.99) as p99_ms
+from pgtick.execution_stats
+where minute > now() - interval '1 hour'
+group by task_key
+"""
+
+# Sizes as VACUUM and ANALYZE last saw them: asking the file system for 3,000 files takes 150 ms.
+_PARTITIONS = """
+select parent.relname::text as parent,
+       case parent.relname when 'jobs' then pgtick.uuid7_time(low::uuid) else low::timestamptz end as from_at,
+       case parent.relname when 'jobs' then pgtick.uuid7_time(high::uuid) else high::timestamptz end as until_at,
+       greatest(child.reltuples, 0)::bigint as estimated_rows,
+       case when child.relpages > 0 then (child.relpages + indexes.pages) * 8192
+            else pg_relation_size(child.oid) end as bytes
+from pg_inherits i
+join pg_class parent on parent.oid = i.inhparent
+join pg_class child on child.oid = i.inhrelid
+cross join lateral (
+    select coalesce(sum(c.relpages), 0)::bigint as pages from pg_index x join pg_class c on c.oid = x.indexrelid
+    where x.indrelid = child.oid
+) as indexes
+cross join lateral regexp_match(
+    pg_get_expr(child.relpartbound, child.oid), $re$FROM \\('([^']+)'\\) TO \\('([^']+)'\\)$re$
+) as bound
+cross join lateral (select bound[1] as low, bound[2] as high) as bounds
+where parent.relnamespace = 'pgtick'::regnamespace and parent.relkind = 'p'
+order by 1, 2
+"""
+
+_SNAPSHOTS = """
+select pid, usename, application_name, state, now() - xact_start as open_for, left(query, 200) as query,
+       age(backend_xmin) as held_back
+from pg_stat_activity
+where backend_xmin is not null and pid <> pg_backend_pid() and xact_start < now() - interval '10 seconds'
+  and datname = current_database()
+order by xact_start
+limit 10
+"""
+
+_SERVER = """
+select current_setting('server_version') as version, pg_postmaster_start_time() as started_at,
+       (select sum(relpages) * 8192 from pg_class where relkind in ('r', 'i', 't', 'm'))::bigint as bytes,
+       (select count(*) from pg_stat_activity where backend_type = 'client backend') as connections,
+       current_setting('max_connections')::int as max_connections
+"""
+
+
+def overview(connection: Connection) -> Row:
+    """The one row of pgtick.overview."""
+    return _rows(connection, "select * from pgtick.overview")[0]
+
+
+def findings(connection: Connection) -> list[Row]:
+    return _rows(
+        connection, "select kind, subject, sentence, found_at from pgtick.findings order by found_at desc limit 50"
+    )
+
+
+def stuck(connection: Connection) -> list[Row]:
+    """What will not go on by itself, by kind and task."""
+    return _rows(
+        connection, "select kind, task_id, executions, since, job_id::text, sentence from pgtick.stuck limit 50"
+    )
+
+
+def minutes(connection: Connection, span: int) -> list[Row]:
+    """Starts, failures and lateness of each of the last `span` minutes in which anything started."""
+    return _rows(connection, _MINUTES, minutes=span)
+
+
+def late(connection: Connection, user_id: str | None, limit: int) -> list[Row]:
+    """What is due and not started, the latest first."""
+    return _rows(connection, _LATE, user_id=user_id, n=limit)
+
+
+def coming(connection: Connection, until: datetime) -> dict[datetime, int]:
+    """Executions that are pending, and dates far ahead, by the hour they are due."""
+    hours: dict[datetime, int] = {}
+    for row in _rows(connection, _COMING, until=until, most=MOST_WAITING):
+        hours[row["hour"]] = hours.get(row["hour"], 0) + row["executions"]
+    return hours
+
+
+def grids(connection: Connection, limit: int) -> list[tuple[str, str, int]]:
+    """The active expressions with their zones, and how many jobs have each; the most common first."""
+    return connection.execute(_GRIDS, [limit]).fetchall()
+
+
+def next_runs(connection: Connection, limit: int) -> list[Row]:
+    return _rows(connection, _NEXT, n=limit)
+
+
+def schedules(
+    connection: Connection, user_id: str | None, state: str | None, after: tuple[datetime, str] | None, limit: int
+) -> list[Row]:
+    """Recurring jobs and dates far ahead, the next first, after the place of the last one seen."""
+    after_at, after_id = after or (None, None)
+    return _rows(connection, _SCHEDULES, user_id=user_id, state=state, after_at=after_at, after_id=after_id, n=limit)
+
+
+def schedule_states(connection: Connection) -> Row:
+    return _rows(connection, _STATES)[0]
+
+
+def tasks_last_hour(connection: Connection) -> dict[int, Row]:
+    """Counts of the last hour by task_key."""
+    return {row["task_key"]: row for row in _rows(connection, _TASK_HOUR)}
+
+
+def queues(connection: Connection) -> list[Row]:
+    return _rows(connection, "select * from pgtick.queue_status order by queue")
+
+
+def workers(connection: Connection) -> list[Row]:
+    return _rows(connection, "select * from pgtick.worker_status order by state, name limit 500")
+
+
+def running(connection: Connection, user_id: str | None, limit: int) -> list[Row]:
+    """What workers hold, the longest first."""
+    query = """
+        select execution_id, job_id::text, task_id, user_id, attempt, worker, worker_id, doing, running_for, lease_left,
+               progress::text as progress, losses
+        from pgtick.running
+        where %(user_id)s::text is null or user_id = %(user_id)s
+        order by running_for desc
+        limit %(n)s
+    """
+    return _rows(connection, query, user_id=user_id, n=limit)
+
+
+def partitions(connection: Connection) -> list[Row]:
+    return _rows(connection, _PARTITIONS)
+
+
+def old_snapshots(connection: Connection) -> list[Row]:
+    """Transactions open for more than 10 s: they keep VACUUM from removing what is over."""
+    return _rows(connection, _SNAPSHOTS)
+
+
+def server(connection: Connection) -> Row:
+    return _rows(connection, _SERVER)[0]
+
+
+def explain(connection: Connection, some_id: str) -> str | None:
+    """Why it is not running, in a sentence; an execution's id or a job's."""
+    row = connection.execute("select pgtick.explain(%s)", [some_id]).fetchone()
+    return row[0] if row else None
+
+
+def worker_names(connection: Connection, worker_ids: Sequence[int]) -> dict[int, str]:
+    query = "select worker_id, name from pgtick.workers where worker_id = any (%s)"
+    return dict(connection.execute(query, [list(worker_ids)]).fetchall())
+
+
+def _rows(connection: Connection, query: str, **values: Any) -> list[Row]:
+    return connection.cursor(row_factory=dict_row).execute(query, values or None, prepare=False).fetchall()
