@@ -34,6 +34,9 @@ class Settings:
     port: int = _setting(8080, "PORT", "port the API listens on")
     default_user: str = _setting("default", "PGTICK_DEFAULT_USER", "user_id of jobs that are posted without one")
     max_body_bytes: int = _setting(8_388_608, "PGTICK_MAX_BODY_BYTES", "larger request bodies are answered with 413")
+    dashboard_read_only: bool = _setting(
+        False, "PGTICK_DASHBOARD_READ_ONLY", "true: the dashboard shows, and changes nothing"
+    )
     task_modules: tuple[str, ...] = _setting(
         (), "PGTICK_TASKS", "modules that register a worker's tasks, separated by commas"
     )
@@ -103,7 +106,8 @@ class Settings:
             f"{setting.metadata['variable']}: must be greater than 0"
             for setting in fields(self)
             if setting.name not in MAY_BE_ZERO
-            and isinstance(value := getattr(self, setting.name), int | float)
+            and not isinstance(value := getattr(self, setting.name), bool)
+            and isinstance(value, int | float)
             and value <= 0
         ]
         if self.renew_s > self.lease_s / 2:
@@ -124,13 +128,20 @@ class Settings:
 
 
 MAY_BE_ZERO = {"health_port", "memory_limit_mb", "claim_ahead_s", "drain_s"}
+_TRUTHS = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no": False, "off": False, "0": False}
 
 
 def _convert(text: str, default: Any) -> Any:
     if isinstance(default, tuple):
         return tuple(part.strip() for part in text.split(",") if part.strip())
+    if isinstance(default, bool):
+        if text.lower() not in _TRUTHS:
+            raise ValueError(text)
+        return _TRUTHS[text.lower()]
     return type(default)(text)
 
 
 def _kind(default: Any) -> str:
+    if isinstance(default, bool):
+        return "true or false"
     return "a whole number" if isinstance(default, int) else "a number"
