@@ -255,3 +255,10 @@ async def return_large(mib: int) -> str:
 @ledgered("return_object")
 async def return_object() -> object:
     return object()
+
+
+@ledgered("fail_once_freed", backoff=SOON)
+async def fail_once_freed(path: str) -> None:
+    while not Path(path).exists():
+        await asyncio.sleep(0.02)
+    raise RuntimeError("freed")
