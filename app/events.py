@@ -33,6 +33,7 @@ LEVELS = {
     "reports_held": logging.WARNING,
     "claims_taken_back": logging.WARNING,
     "schedule_broken": logging.ERROR,
+    "retention_failed": logging.WARNING,
     "request_failed": logging.ERROR,
 }
 

@@ -76,6 +76,9 @@ class Settings:
     )
     partitions_s: float = _setting(60.0, "PGTICK_PARTITIONS_S", "pause between looks after partitions")
     retention_days: int = _setting(30, "PGTICK_RETENTION_DAYS", "finished executions and their jobs are kept so long")
+    archive: str = _setting(
+        "", "PGTICK_ARCHIVE", "folder that what is past retention is written to before it is dropped; empty: it is not"
+    )
     health_port: int = _setting(0, "PGTICK_HEALTH_PORT", "port of a worker's /healthz on loopback; 0: none")
     log_format: str = _setting("text", "PGTICK_LOG_FORMAT", "text (key=value lines) or json")
     log_level: str = _setting("info", "PGTICK_LOG_LEVEL", "debug, info, warning or error")

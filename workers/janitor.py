@@ -17,6 +17,7 @@ from app.store.connections import is_retryable
 from workers.execution import Execution
 from workers.guards import Guards
 from workers.loop import Link
+from workers.retention import Retention
 
 RECOVER_BATCH = 1000
 
@@ -38,6 +39,7 @@ class Janitor:
         self._claims = claims
         self._wake_claimer = wake_claimer
         self._guards = Guards(settings, link)
+        self._retention = Retention(settings)
         self._connection: psycopg.AsyncConnection[Any] | None = None
         self._judge_from = 0.0
         self._unknown: set[int] = set()
@@ -47,7 +49,14 @@ class Janitor:
         """Does every chore; the fault of one does not keep the others from being done."""
         await self._notice_outage()
         faults: list[psycopg.Error] = []
-        for chore in (self.keep_partitions, self.recover, self.take_back, self.retire, self._guards.look):
+        for chore in (
+            self.keep_partitions,
+            self.recover,
+            self.take_back,
+            self.retire,
+            self._guards.look,
+            self._retention.look,
+        ):
             await self._do(chore, faults)
         if faults:
             raise faults[0]

@@ -275,6 +275,25 @@ audit_log = Table(
     Index("audit_log_by_subject", "subject", "entry_id"),
 )
 
+archives = Table(
+    "archives",
+    metadata,
+    Column("name", Text, primary_key=True),
+    _required("parent", Text),
+    _required("from_at", Time),
+    _required("until_at", Time),
+    Column("claimed_by", Text),
+    Column("claimed_until", Time),
+    Column("rows", BigInteger),
+    Column("bytes", BigInteger),
+    Column("sha256", Text),
+    Column("location", Text),
+    _required("detached_at", Time),
+    Column("written_at", Time),
+    Column("dropped_at", Time),
+    Index("archives_not_dropped", "name", postgresql_where=text("dropped_at IS NULL")),
+)
+
 partition_windows = Table(
     "partition_windows",
     metadata,

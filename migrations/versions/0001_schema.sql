@@ -260,6 +260,25 @@ create table pgtick.audit_log (
 );
 create index audit_log_by_subject on pgtick.audit_log (subject, entry_id);
 
+-- Partitions past retention on their way out: detached as a table of that name, written to an archive, dropped.
+create table pgtick.archives (
+    name text not null,
+    parent text not null,
+    from_at timestamptz not null,
+    until_at timestamptz not null,
+    claimed_by text,
+    claimed_until timestamptz,
+    rows bigint,
+    bytes bigint,
+    sha256 text,
+    location text,
+    detached_at timestamptz not null default now(),
+    written_at timestamptz,
+    dropped_at timestamptz,
+    constraint archives_pkey primary key (name)
+);
+create index archives_not_dropped on pgtick.archives (name) where dropped_at is null;
+
 -- The span of time that each partitioned table has partitions for, without holes: [from_at, until_at).
 create table pgtick.partition_windows (
     parent text not null,

@@ -1,0 +1,311 @@
+"""The archive: what is past retention, as compressed CSV in a folder, one file a partition and a manifest beside it.
+
+A partition is detached, written, read back and compared, recorded in pgtick.archives, and only then dropped. Each step
+can be interrupted and is taken up again, by this or another process: until a partition is recorded as written its file
+counts for nothing, and until it is dropped its rows are in the database.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import hashlib
+import io
+import json
+import os
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import psycopg
+from psycopg import sql
+
+from app.errors import PgtickError
+from app.events import emit
+from app.settings import Settings
+from app.store.connections import connect
+
+Connection = psycopg.Connection[Any]
+
+CHUNK_BLOCKS = 4096
+"""Blocks of 8 kB read by one statement: snapshots stay short, so that VACUUM is not held up."""
+LEVEL = 4
+BATCH = 20
+"""Partitions taken out in one round."""
+
+
+class ArchiveError(PgtickError):
+    """A file of the archive that is not what it should be."""
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """What a file of the archive holds; `sha256` is of its uncompressed text, a CSV with a header line."""
+
+    name: str
+    parent: str
+    from_at: str
+    until_at: str
+    rows: int
+    sha256: str
+
+    def covers(self, since: datetime | None, until: datetime | None) -> bool:
+        return (until is None or datetime.fromisoformat(self.from_at) < until) and (
+            since is None or datetime.fromisoformat(self.until_at) > since
+        )
+
+
+class Archive:
+    """A folder of archived partitions: parent/name.csv.gz and parent/name.json."""
+
+    def __init__(self, folder: str | Path) -> None:
+        self.folder = Path(folder)
+
+    # ── reading ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def manifests(self) -> list[Manifest]:
+        """All complete files, oldest first."""
+        found = [Manifest(**json.loads(path.read_text())) for path in self.folder.glob("*/*.json")]
+        return sorted(found, key=lambda manifest: (manifest.parent, manifest.from_at, manifest.name))
+
+    def manifest(self, name: str) -> Manifest:
+        for manifest in self.manifests():
+            if manifest.name == name:
+                return manifest
+        raise ArchiveError(f"there is no {name!r} in the archive {self.folder}")
+
+    def path(self, parent: str, name: str) -> Path:
+        return self.folder / parent / f"{name}.csv.gz"
+
+    def rows(self, manifest: Manifest) -> Iterator[dict[str, str]]:
+        """The rows of one file, as text; what was null is empty."""
+        with gzip.open(self.path(manifest.parent, manifest.name), "rt", encoding="utf-8", newline="") as file:
+            yield from csv.DictReader(file)
+
+    def query(
+        self, parent: str, *, since: datetime | None = None, until: datetime | None = None, **wanted: str
+    ) -> Iterator[dict[str, str]]:
+        """Rows whose columns equal what is wanted, from the files that may hold [since, until)."""
+        for manifest in self.manifests():
+            if manifest.parent != parent or not manifest.covers(since, until):
+                continue
+            for row in self.rows(manifest):
+                if all(row.get(column) == value for column, value in wanted.items()) and _within(row, since, until):
+                    yield row
+
+    def check(self, manifest: Manifest) -> None:
+        """Reads the file and compares it with its manifest; raises ArchiveError when they differ."""
+        digest = hashlib.sha256()
+        with gzip.open(self.path(manifest.parent, manifest.name), "rb") as file:
+            # Rows are counted by reading the CSV, for a field may hold line ends.
+            lines = io.TextIOWrapper(io.BufferedReader(_Hashing(file, digest), 1 << 18), encoding="utf-8", newline="")
+            rows = sum(1 for _ in csv.reader(lines)) - 1
+        if (rows, digest.hexdigest()) != (manifest.rows, manifest.sha256):
+            raise ArchiveError(f"{manifest.name} in {self.folder} does not hold what was written to it")
+
+    def restore(self, connection: Connection, name: str, schema: str = "pgtick_archive") -> int:
+        """Makes the table `schema.name` with the rows of that file, none or all. Returns how many."""
+        manifest = self.manifest(name)
+        self.check(manifest)
+        table = sql.Identifier(schema, name)
+        with connection.transaction(), gzip.open(self.path(manifest.parent, name), "rb") as file:
+            connection.execute(sql.SQL("create schema if not exists {}").format(sql.Identifier(schema)))
+            connection.execute(
+                sql.SQL("create table {} (like {})").format(table, sql.Identifier("pgtick", manifest.parent))
+            )
+            columns = next(csv.reader([file.readline().decode()]))
+            statement = sql.SQL("copy {} ({}) from stdin (format csv)").format(
+                table, sql.SQL(", ").join(map(sql.Identifier, columns))
+            )
+            with connection.cursor() as cursor:
+                with cursor.copy(statement) as copy:
+                    while data := file.read(1 << 18):
+                        copy.write(data)
+                if cursor.rowcount != manifest.rows:
+                    raise ArchiveError(f"{name}: {cursor.rowcount} of {manifest.rows} rows were restored")
+        return manifest.rows
+
+    # ── writing ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def write(self, connection: Connection, name: str, parent: str, from_at: datetime, until_at: datetime,
+              on_chunk: Callable[[], None]) -> Manifest:  # fmt: skip
+        """Writes the table pgtick.`name`, durably, and compares what is on disk with what came."""
+        path = self.path(parent, name)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        part = path.with_suffix(".part")
+        digest = hashlib.sha256()
+        with part.open("wb") as raw:
+            with gzip.GzipFile(fileobj=raw, mode="wb", compresslevel=LEVEL, filename="", mtime=0) as file:
+                for data in _read(connection, name, on_chunk):
+                    digest.update(data)
+                    file.write(data)
+            raw.flush()
+            os.fsync(raw.fileno())
+        rows = _count(connection, name)
+        manifest = Manifest(name, parent, _rfc3339(from_at), _rfc3339(until_at), rows, digest.hexdigest())
+        part.replace(path)
+        self.check(manifest)
+        description = path.with_name(f"{name}.json")
+        part = description.with_suffix(".part")
+        with part.open("w") as text:
+            json.dump(asdict(manifest), text, indent=1)
+            text.flush()
+            os.fsync(text.fileno())
+        part.replace(description)
+        _sync_folder(path.parent)
+        return manifest
+
+
+class Archivist:
+    """Takes out what is past retention, archives it if there is an archive, and drops it."""
+
+    def __init__(self, settings: Settings, stopping: threading.Event | None = None) -> None:
+        self._settings = settings
+        self._archive = Archive(settings.archive) if settings.archive else None
+        self._stopping = stopping or threading.Event()
+        # One name per process: two of one host must not write the same file.
+        self._claimant = f"{socket.gethostname()}:{os.getpid()}"
+
+    def run(self) -> int:
+        """Does all there is to do; returns how many partitions are gone. Errors of the database are the caller's."""
+        with connect(self._settings.database_url, application_name="pgtick archive") as connection:
+            connection.execute("set timezone = 'UTC'")
+            connection.execute("set datestyle = 'ISO'")
+            self._take_out(connection)
+            dropped = 0
+            while not self._stopping.is_set():
+                row = connection.execute("select pgtick.claim_past(%s)", [self._claimant]).fetchone()
+                if row is None or row[0] is None:
+                    break
+                dropped += self._retire(connection, row[0])
+            return dropped
+
+    def _take_out(self, connection: Connection) -> None:
+        """Detaches partitions past retention; one whose lock is not free is left for the next round."""
+        before = timedelta(days=self._settings.retention_days)
+        expired = connection.execute(
+            "select partition from pgtick.partitions where parent = 'finished_executions' and until_at < now() - %s"
+            " order by until_at limit %s",
+            [before, BATCH],
+        ).fetchall()
+        try:
+            for (partition,) in expired:
+                if self._stopping.is_set():
+                    return
+                connection.execute("select pgtick.detach_partition(%s)", [partition])
+            for _ in range(BATCH):
+                retired = connection.execute("select pgtick.retire_jobs(now() - %s)", [before]).fetchone()
+                if retired is None or retired[0] is None:
+                    break
+                connection.execute("select pgtick.sweep_standing(%s)", retired)
+        except psycopg.errors.LockNotAvailable as error:
+            emit("partitions_wait", error=error)
+
+    def _retire(self, connection: Connection, name: str) -> int:
+        row = connection.execute(
+            "select parent, from_at, until_at, rows, written_at is not null,"
+            " to_regclass(format('pgtick.%%I', name)) is null from pgtick.archives where name = %s",
+            [name],
+        ).fetchone()
+        assert row is not None
+        parent, from_at, until_at, rows, written, gone = row
+        if self._archive is not None and not written and not gone:
+            renew = "update pgtick.archives set claimed_until = now() + interval '5 minutes' where name = %s"
+
+            def on_chunk() -> None:
+                if self._stopping.is_set():
+                    raise _Stopped
+                connection.execute(renew, [name])
+
+            try:
+                manifest = self._archive.write(connection, name, parent, from_at, until_at, on_chunk)
+            except _Stopped:
+                return 0
+            path = self._archive.path(parent, name)
+            connection.execute(
+                "update pgtick.archives set rows = %s, bytes = %s, sha256 = %s, location = %s, written_at = now()"
+                " where name = %s",
+                [
+                    manifest.rows,
+                    path.stat().st_size,
+                    manifest.sha256,
+                    f"{socket.gethostname()}:{path.absolute()}",
+                    name,
+                ],
+            )
+            emit("partition_archived", partition=name, rows=manifest.rows, bytes=path.stat().st_size)
+            rows = manifest.rows
+        connection.execute("select pgtick.drop_past(%s, %s)", [name, rows])
+        emit("partition_dropped", partition=name)
+        return 1
+
+
+class _Stopped(Exception):
+    """The process is to end; what was begun is begun again another time."""
+
+
+class _Hashing(io.RawIOBase):
+    """Reads through and adds what is read to a digest."""
+
+    def __init__(self, file: Any, digest: Any) -> None:
+        self._file = file
+        self._digest = digest
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        data: bytes = self._file.read(len(buffer))
+        buffer[: len(data)] = data
+        self._digest.update(data)
+        return len(data)
+
+
+def _read(connection: Connection, name: str, on_chunk: Callable[[], None]) -> Iterator[bytes]:
+    """The table as CSV, some blocks at a time."""
+    row = connection.execute(
+        "select pg_relation_size(format('pgtick.%%I', %s::text)::regclass) / current_setting('block_size')::int", [name]
+    ).fetchone()
+    assert row is not None
+    options = sql.SQL("format csv, header true")
+    for first in range(0, max(row[0], 1), CHUNK_BLOCKS):
+        on_chunk()
+        # Nobody writes to a table that was detached, so its blocks can be read one after the other.
+        statement = sql.SQL("copy (select * from {} where ctid >= {}::tid and ctid < {}::tid) to stdout ({})").format(
+            sql.Identifier("pgtick", name),
+            sql.Literal(f"({first},0)"),
+            sql.Literal(f"({first + CHUNK_BLOCKS},0)"),
+            options,
+        )
+        with connection.cursor() as cursor, cursor.copy(statement) as copy:
+            yield from map(bytes, copy)
+        options = sql.SQL("format csv")
+
+
+def _count(connection: Connection, name: str) -> int:
+    row = connection.execute(sql.SQL("select count(*) from {}").format(sql.Identifier("pgtick", name))).fetchone()
+    assert row is not None
+    return int(row[0])
+
+
+def _within(row: dict[str, str], since: datetime | None, until: datetime | None) -> bool:
+    text = row.get("scheduled_at") or row["created_at"]
+    # PostgreSQL writes +00, which Python reads from 3.11 on.
+    at = datetime.fromisoformat(text)
+    return (since is None or at >= since) and (until is None or at < until)
+
+
+def _rfc3339(at: datetime) -> str:
+    return at.astimezone(UTC).isoformat().replace("+00:00", "Z")
+
+
+def _sync_folder(folder: Path) -> None:
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
