@@ -34,6 +34,17 @@ class Settings:
     port: int = _setting(8080, "PORT", "port the API listens on")
     default_user: str = _setting("default", "PGTICK_DEFAULT_USER", "user_id of jobs that are posted without one")
     max_body_bytes: int = _setting(8_388_608, "PGTICK_MAX_BODY_BYTES", "larger request bodies are answered with 413")
+    tokens: bool = _setting(
+        False, "PGTICK_TOKENS", "true: the API asks for tokens, made with `pgtick tokens add`; false: it asks nobody"
+    )
+    trust_network: bool = _setting(
+        False,
+        "PGTICK_TRUST_NETWORK",
+        "true: serve another address than loopback without tokens, when whoever can reach it may do everything",
+    )
+    rate_limit: float = _setting(
+        0.0, "PGTICK_RATE_LIMIT", "requests a second of one token (or address) in each API process; 0: no limit"
+    )
     dashboard_read_only: bool = _setting(
         False, "PGTICK_DASHBOARD_READ_ONLY", "true: the dashboard shows, and changes nothing"
     )
@@ -129,8 +140,18 @@ class Settings:
             faults.append("PGTICK_LOG_LEVEL: must be debug, info, warning or error")
         return faults
 
+    def api_faults(self) -> list[str]:
+        """What keeps the API from being served as it is set: open to a network, it must ask who is there."""
+        if self.tokens or self.trust_network or self.host in LOOPBACK:
+            return []
+        return [
+            f"PGTICK_HOST: {self.host} can be reached from other machines; set PGTICK_TOKENS=true and make tokens with"
+            " `pgtick tokens add`, or PGTICK_TRUST_NETWORK=true if everybody who can reach it may do everything"
+        ]
 
-MAY_BE_ZERO = {"health_port", "memory_limit_mb", "claim_ahead_s", "drain_s"}
+
+LOOPBACK = ("127.0.0.1", "::1", "[::1]", "localhost")
+MAY_BE_ZERO = {"rate_limit", "health_port", "memory_limit_mb", "claim_ahead_s", "drain_s"}
 _TRUTHS = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no": False, "off": False, "0": False}
 
 

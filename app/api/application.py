@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from flask import Flask
 
-from app.api import executions, health, jobs, metrics, problems, tasks
+from app.api import auth, executions, health, jobs, metrics, problems, tasks
 from app.api.services import EXTENSION, Services
 from app.settings import Settings
 
@@ -17,6 +17,7 @@ def create_app(settings: Settings | None = None) -> Flask:
     app.url_map.strict_slashes = False
     app.extensions[EXTENSION] = Services.make(settings)
     problems.install(app)
+    auth.install(app, settings)
     for module in (jobs, executions, tasks, health, metrics):
         app.register_blueprint(module.blueprint)
     return app

@@ -7,6 +7,7 @@ from datetime import datetime
 
 from flask import request
 
+from app.api import auth
 from app.api.pagination import read_cursor, read_limit
 from app.api.problems import bad_parameter
 from app.api.services import current
@@ -28,7 +29,7 @@ def read_listing(job_id: str | None = None) -> tuple[Filter, Position | None, in
         raise bad_parameter("end_time", "must be later than start_time")
     task_id = _text("task_id")
     wanted = Filter(
-        user_id=_text("user_id"),
+        user_id=auth.user_to_list(_text("user_id")),
         task=None if task_id is None else _task(task_id),
         statuses=_statuses(),
         start=start,

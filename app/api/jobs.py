@@ -8,7 +8,7 @@ from typing import Any
 
 from flask import Blueprint, Response
 
-from app.api import filters, pagination, problems, requests, responses
+from app.api import auth, filters, pagination, problems, requests, responses
 from app.api.bodies import JSON, NDJSON, read_body
 from app.api.idempotency import read_key
 from app.api.json_checks import Malformed
@@ -39,7 +39,8 @@ def create() -> Response:
         raise Problem(400, f"the body is not JSON: {error}") from None
     services = current()
     exists = _exists(services.tasks, {read.post.task_id})
-    planned = plan(read, uuid7(clock.now()), services.settings.default_user, clock.now_utc(), exists)
+    auth.refuse_other(read.post.user_id)
+    planned = plan(read, uuid7(clock.now()), auth.acting_user(), clock.now_utc(), exists)
     if isinstance(planned, list):
         raise problems.invalid(planned)
     if filters.read_flag("dry_run"):
@@ -64,11 +65,12 @@ def create_batch() -> Response:
     if not 1 <= len(items) <= MAX_BATCH:
         raise problems.invalid([problems.Fault("", f"a batch has 1 to {MAX_BATCH} jobs; this one has {len(items)}")])
     services = current()
-    default_user, now = services.settings.default_user, clock.now_utc()
+    default_user, now = auth.acting_user(), clock.now_utc()
     exists = _exists(services.tasks, {item.post.task_id for item in items if "task_id" not in item.broken})
     planned: list[Planned] = []
     faults: list[dict[str, Any]] = []
     for index, (item, job_id) in enumerate(zip(items, uuid7s(len(items), clock.now()), strict=True)):
+        auth.refuse_other(item.post.user_id)
         one = plan(item, job_id, default_user, now, exists)
         if isinstance(one, list):
             faults += [{"index": index, "pointer": f"/{index}{pointer}", "detail": rule} for pointer, rule in one]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from http import HTTPStatus
 from typing import Any, NamedTuple
@@ -66,7 +67,12 @@ def install(app: Flask) -> None:
 
 def _answer(error: Exception) -> Response:
     if isinstance(error, Problem):
-        return response(error.status, error.detail, **error.extra)
+        answer = response(error.status, error.detail, **error.extra)
+        if error.status == 401:
+            answer.headers["WWW-Authenticate"] = 'Bearer realm="pgtick"'
+        elif error.status == 429:
+            answer.headers["Retry-After"] = str(math.ceil(error.extra["retry_after_s"]))
+        return answer
     if isinstance(error, HTTPException):
         return _http(error)
     if isinstance(error, KeyConflict):

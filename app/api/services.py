@@ -12,6 +12,7 @@ from app.settings import Settings
 from app.store.notifier import Notifier
 from app.store.pool import Pool
 from app.store.tasks import Tasks
+from app.store.tokens import Tokens
 from app.store.writer import Writer
 
 EXTENSION = "pgtick"
@@ -22,6 +23,7 @@ class Services:
     settings: Settings
     pool: Pool
     tasks: Tasks
+    tokens: Tokens
     writer: Writer
     notifier: Notifier
 
@@ -30,7 +32,7 @@ class Services:
         pool = Pool(settings.database_url)
         tasks = Tasks(pool)
         notifier = Notifier(pool)
-        return cls(settings, pool, tasks, Writer(pool, tasks, notifier, tzdata_version()), notifier)
+        return cls(settings, pool, tasks, Tokens(pool), Writer(pool, tasks, notifier, tzdata_version()), notifier)
 
     def close(self) -> None:
         self.notifier.close()

@@ -8,7 +8,7 @@ import click
 import psycopg
 
 from app import logs
-from app.cli import archive, server, tokens
+from app.cli import archive, server, tokens, tokens
 from app.errors import PgtickError, SettingsError
 from app.settings import Settings
 

@@ -58,6 +58,12 @@ def created_at(connection: Connection, job_id: str) -> datetime | None:
     return row[0] if row else None
 
 
+def owner(connection: Connection, job_id: str) -> str | None:
+    """Whose job it is, or None if there is none."""
+    row = connection.execute("select user_id from pgtick.jobs where job_id = %s", [job_id]).fetchone()
+    return row[0] if row else None
+
+
 def add_users(connection: Connection, user_ids: Sequence[str]) -> None:
     """Remembers who creates jobs; those who are known already are left alone."""
     connection.execute(
