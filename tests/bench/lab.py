@@ -14,6 +14,7 @@ import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,7 @@ from tests.support.databases import CHECKOUT, Server, migrate
 SETTINGS = {"shared_buffers": "1GB", "max_wal_size": "8GB", "max_connections": "100"}
 """PostgreSQL's defaults but for these; fsync and synchronous_commit are on."""
 WORKERS = 2
-API = ("gunicorn", "--workers", "2", "--threads", "4", "--log-level", "warning", "--no-control-socket")
+API = ("gunicorn", "-c", "python:app.gunicorn_conf")
 PR_SET_PDEATHSIG = 1
 
 
@@ -72,12 +73,18 @@ class Lab:
         self.wait("workers", lambda: self.value("select count(*) from pgtick.workers") == before + count)
         time.sleep(1.0)
 
+    def know_task(self) -> None:
+        """Makes the task of benchmarks known where no worker does."""
+        self.connection.execute(
+            "insert into pgtick.tasks (task_id, target) values ('bench', 'tests.bench.tasks:bench')"
+        )
+
     def start_api(self, module: str = "app.wsgi:app") -> str:
         """Starts gunicorn and waits until it answers; returns its address."""
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             port = probe.getsockname()[1]
-        self.apis.append(self._start(*API, "--bind", f"127.0.0.1:{port}", module))
+        self.apis.append(self._start(*API, module, PORT=str(port)))
         address = f"http://127.0.0.1:{port}"
         self.wait("the API", lambda: _answers(f"{address}/healthz"))
         return address
@@ -147,8 +154,12 @@ class Lab:
             self.read()
             time.sleep(pause)
 
+    def sleep_until(self, at: datetime, what: str) -> None:
+        """Sleeps until a time on the database's clock, which is this machine's."""
+        self.wait(what, lambda: datetime.now(UTC) >= at, (at - datetime.now(UTC)).total_seconds() + 60, pause=0.2)
+
     def wait_until_finished(self, jobs: int, seconds: float) -> None:
-        """Waits until so many executions are finished; counting them is cheap, as sizes of tables are not scanned."""
+        """Waits until nothing is left to do."""
 
         def waiting() -> bool:
             self.say(f"{jobs} jobs, {self.remaining()} not finished")
@@ -166,6 +177,20 @@ class Lab:
 
     def _said(self) -> str:
         return "\n".join(log.read_text(errors="replace")[-1000:] for log in self._logs.values() if log.exists())
+
+    # ── cost of statements ───────────────────────────────────────────────────────────────────────────────────────────
+
+    def claim_cost(self) -> tuple[int, int, float]:
+        """Calls of the claim since the last time this was asked, rows they took, ms in planning and running them."""
+        row = self.connection.execute(
+            "select coalesce(sum(calls), 0)::int8, coalesce(sum(rows), 0)::int8,"
+            " coalesce(sum(total_exec_time + total_plan_time), 0)"
+            " from pg_stat_statements where query like '%%pgtick.pending_executions%%for update skip locked%%'"
+            " and dbid = (select oid from pg_database where datname = current_database())"
+        ).fetchone()
+        assert row is not None
+        self.connection.execute("select pg_stat_statements_reset()")
+        return row
 
     # ── meters ───────────────────────────────────────────────────────────────────────────────────────────────────────
 

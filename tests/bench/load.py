@@ -54,6 +54,18 @@ def new_jobs(times: list[datetime | None]) -> list[NewJob]:
     ]
 
 
+def recurring_jobs(count: int, expressions: list[str], first_runs: list[datetime], policies: str) -> list[NewJob]:
+    """Cron jobs that take turns among the expressions; `first_runs` are the expressions' next times."""
+    made = new_jobs([None] * count)
+    for n, job in enumerate(made):
+        job.schedule_type = "CRON"
+        job.expression = expressions[n % len(expressions)]
+        job.run_at = first_runs[n % len(expressions)]
+        job.policies = policies
+        job.overlap = "skip"
+    return made
+
+
 def insert(connection: psycopg.Connection[Any], times: list[datetime | None], batch: int = 1000) -> None:
     """Writes jobs as the API does with a batch, so many in a statement and commit."""
     for first in range(0, len(times), batch):
@@ -103,11 +115,19 @@ class Answers:
         return self.ok / self.seconds
 
 
-def post_now(number: int) -> bytes:
-    """The body of a post of one job for now."""
-    return json.dumps(
-        {"task_id": "bench", "user_id": USERS[number % len(USERS)], "parameters": json.loads(PARAMETERS)}
-    ).encode()
+def body(number: int) -> dict[str, Any]:
+    """What a client posts for one job for now."""
+    return {"task_id": "bench", "user_id": USERS[number % len(USERS)], "parameters": json.loads(PARAMETERS)}
+
+
+def singles(count: int) -> list[bytes]:
+    """Bodies for POST /jobs."""
+    return [json.dumps(body(n)).encode() for n in range(count)]
+
+
+def batches(count: int, size: int) -> list[bytes]:
+    """Bodies for POST /jobs/batch, of `size` jobs each."""
+    return [json.dumps([body(n) for n in range(size)]).encode() for _ in range(count // size)]
 
 
 def post(address: str, path: str, bodies: list[bytes], clients: int, pause_s: float = 0.0) -> Answers:

@@ -59,17 +59,15 @@ class Result:
     histogram: list[int] = field(default_factory=list)
 
     @classmethod
-    def of_run(
-        cls, scenario: str, lab: Lab, jobs: int, used: Reading, per_s: float | None = None, **facts: Any
-    ) -> Result:
+    def of_run(cls, scenario: str, lab: Lab, jobs: int, used: Reading, lost: int | None = None, **facts: Any) -> Result:
         """The figures of jobs that ran; the workers have been stopped, so that their counts are complete.
 
-        Without `per_s`, the rate is that from the first start to the last end.
+        The rate is that from the first start to the last end. Without `lost`, every job runs once.
         """
         row = lab.connection.execute(_LATENESS).fetchone()
         assert row is not None
         ran, in_time, early, late = row
-        per_s = per_s or lab.value(
+        per_s = lab.value(
             "select count(*) / greatest(extract(epoch from max(finished_at) - min(started_at))::float8, 0.001)"
             " from pgtick.finished_executions where started_at is not null"
         )
@@ -79,10 +77,10 @@ class Result:
             jobs=jobs,
             jobs_per_s=per_s,
             lateness_ms=dict(zip(("p50", "p95", "p99", "max"), late, strict=True)) if late else {},
-            share_within_2s=in_time / jobs,
+            share_within_2s=in_time / max(ran, 1),
             early=early,
             doubled=max(0, lab.value(_DOUBLED)),
-            lost=jobs - ran,
+            lost=jobs - ran if lost is None else lost,
             **cls.costs(lab, jobs, used),
             facts=facts,
             histogram=[bars.get(n, 0) for n in range(len(BOUNDS_MS) + 1)],
