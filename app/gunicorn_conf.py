@@ -20,3 +20,4 @@ backlog = 2048
 timeout = 60
 graceful_timeout = 30
 loglevel = "warning"
+control_socket_disable = True

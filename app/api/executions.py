@@ -45,7 +45,8 @@ def _page(job_id: str | None, since: datetime | None = None) -> Response:
     wanted, position, limit = filters.read_listing(job_id)
     if since is not None:
         wanted = wanted._replace(start=max(since, wanted.start or since))
-    found = current().pool.run(lambda c: Search(c, wanted, clock.now_utc()).page(position, limit + 1))
+    users = current().users
+    found = current().pool.run(lambda c: Search(c, wanted, clock.now_utc(), users).page(position, limit + 1))
     names = current().tasks.names()
     items = [responses.execution(row | {"task_id": names.get(row["task_key"])}) for row in found[:limit]]
     cursor = None

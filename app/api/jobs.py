@@ -38,6 +38,7 @@ def create() -> Response:
     except Malformed as error:
         raise Problem(400, f"the body is not JSON: {error}") from None
     services = current()
+    # Before the clock is asked: the first question to the database also reads its clock.
     exists = _exists(services.tasks, {read.post.task_id})
     auth.refuse_other(read.post.user_id)
     planned = plan(read, uuid7(clock.now()), auth.acting_user(), clock.now_utc(), exists)
@@ -65,8 +66,8 @@ def create_batch() -> Response:
     if not 1 <= len(items) <= MAX_BATCH:
         raise problems.invalid([problems.Fault("", f"a batch has 1 to {MAX_BATCH} jobs; this one has {len(items)}")])
     services = current()
-    default_user, now = auth.acting_user(), clock.now_utc()
     exists = _exists(services.tasks, {item.post.task_id for item in items if "task_id" not in item.broken})
+    default_user, now = auth.acting_user(), clock.now_utc()
     planned: list[Planned] = []
     faults: list[dict[str, Any]] = []
     for index, (item, job_id) in enumerate(zip(items, uuid7s(len(items), clock.now()), strict=True)):
@@ -93,7 +94,8 @@ def create_batch() -> Response:
 @blueprint.get("/jobs")
 def index() -> Response:
     wanted, position, limit = filters.read_listing()
-    page = current().pool.run(lambda c: job_search.page(c, wanted, position, limit, clock.now_utc()))
+    users = current().users
+    page = current().pool.run(lambda c: job_search.page(c, wanted, position, limit, clock.now_utc(), users))
     cursor = page.next and pagination.write_cursor(page.next)
     items = [_listed(item) for item in page.items]
     return responses.answer({"jobs": items, "next_cursor": cursor}, 200, pagination.link(cursor))
@@ -153,7 +155,8 @@ def _job(job_id: str) -> dict[str, Any]:
     if row is None:
         raise problems.not_found("job")
     wanted = Filter(job_id=job_id, start=row["created_at"] - BEFORE_CREATION)
-    page = current().pool.run(lambda c: job_search.page(c, wanted, None, 1, clock.now_utc()))
+    users = current().users
+    page = current().pool.run(lambda c: job_search.page(c, wanted, None, 1, clock.now_utc(), users))
     run = page.items[0].execution if page.items else None
     policies = _policies(row)
     first = row["next_run_at"] if row["paused_at"] is None and row["problem"] is None else None

@@ -13,6 +13,7 @@ from app.store.notifier import Notifier
 from app.store.pool import Pool
 from app.store.tasks import Tasks
 from app.store.tokens import Tokens
+from app.store.users import Users
 from app.store.writer import Writer
 
 EXTENSION = "pgtick"
@@ -26,13 +27,16 @@ class Services:
     tokens: Tokens
     writer: Writer
     notifier: Notifier
+    users: Users
 
     @classmethod
     def make(cls, settings: Settings) -> Services:
         pool = Pool(settings.database_url)
         tasks = Tasks(pool)
         notifier = Notifier(pool)
-        return cls(settings, pool, tasks, Tokens(pool), Writer(pool, tasks, notifier, tzdata_version()), notifier)
+        return cls(
+            settings, pool, tasks, Tokens(pool), Writer(pool, tasks, notifier, tzdata_version()), notifier, Users()
+        )
 
     def close(self) -> None:
         self.notifier.close()

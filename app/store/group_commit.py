@@ -18,13 +18,14 @@ Answer = TypeVar("Answer")
 
 
 class _Ticket(Generic[Item, Answer]):
-    __slots__ = ("answer", "done", "item", "turn")
+    __slots__ = ("answer", "done", "item", "next", "turn")
 
     def __init__(self, item: Item) -> None:
         self.item = item
         self.turn = threading.Lock()
         self.turn.acquire()
         self.done = False
+        self.next: _Ticket[Item, Answer] | None = None
         self.answer: Answer | BaseException | None = None
 
 
@@ -50,12 +51,15 @@ class GroupCommit(Generic[Item, Answer]):
         if not mine:
             ticket.turn.acquire()  # answered, or next to write
         if not ticket.done:
-            self._lead()
+            self._lead(ticket)
+        if ticket.next is not None:
+            # One wakes the next: woken all at once they would only fight for the interpreter.
+            ticket.next.turn.release()
         if isinstance(ticket.answer, BaseException):
             raise ticket.answer
         return cast(Answer, ticket.answer)
 
-    def _lead(self) -> None:
+    def _lead(self, leader: _Ticket[Item, Answer]) -> None:
         with self._lock:
             group = self._waiting[: self._limit]
             del self._waiting[: self._limit]
@@ -74,6 +78,8 @@ class GroupCommit(Generic[Item, Answer]):
             self._writing = successor is not None
         if successor is not None:
             successor.turn.release()
+        last = leader
         for ticket, answer in zip(group, answers, strict=True):
             ticket.answer, ticket.done = answer, True
-            ticket.turn.release()
+            if ticket is not leader:
+                last.next = last = ticket

@@ -12,6 +12,7 @@ from psycopg.rows import dict_row
 from app.domain.job import CRON
 from app.store.pool import Connection
 from app.store.search import Filter, Position, Row, Search
+from app.store.users import Users
 
 BUDGET_S = 1.0
 MOST_AT_ONCE = 5_000
@@ -38,13 +39,15 @@ class Page(NamedTuple):
     """Where the next page begins; None at the end. A page may be short when there was much to pass over."""
 
 
-def page(connection: Connection, wanted: Filter, position: Position | None, limit: int, now: datetime) -> Page:
+def page(
+    connection: Connection, wanted: Filter, position: Position | None, limit: int, now: datetime, users: Users
+) -> Page:
     """Up to `limit` jobs after `position`.
 
     A recurring job that was on an earlier page is left out: it has an execution there. In a page, the jobs already
     found are left out of further looks, so that one busy schedule does not hide the rest behind its history.
     """
-    search = Search(connection, wanted, now, whole_jobs=True)
+    search = Search(connection, wanted, now, users, whole_jobs=True)
     deadline = time.monotonic() + BUDGET_S
     found: list[Listed] = []
     passed: set[str] = set()

@@ -36,10 +36,11 @@ from sqlalchemy.dialects.postgresql.psycopg import PGDialect_psycopg
 from app.domain.execution import CANCELLED, FINAL, IN_PROGRESS, PENDING, RETRYING, STATUSES
 from app.store.pool import Connection
 from app.store.tables import Time, finished_executions, jobs, pending_executions, running_executions, schedules
+from app.store.users import Users
 
 FIRST_WINDOW = timedelta(hours=1)
+SMALL_WINDOW = timedelta(seconds=15)
 GROWTH = 4
-MANY_USERS = 100
 MOST_LOOKS = 5
 
 Row = dict[str, Any]
@@ -96,13 +97,18 @@ _NO_TIME = cast(null(), Time)
 class Search:
     """One listing, on one connection, at one time (`now`, the database's)."""
 
-    def __init__(self, connection: Connection, wanted: Filter, now: datetime, *, whole_jobs: bool = False) -> None:
+    def __init__(
+        self, connection: Connection, wanted: Filter, now: datetime, users: Users, *, whole_jobs: bool = False
+    ) -> None:
         """`whole_jobs` lists what stands for a job, too: paused schedules, and jobs cancelled before any execution."""
         self._connection = connection
         self._wanted = wanted._replace(start=_within(wanted.start), end=_within(wanted.end))
         self._now = now
         self._whole_jobs = whole_jobs
-        self._users = self._all_users() if wanted.user_id is None and wanted.job_id is None else None
+        of_all = wanted.user_id is None and wanted.job_id is None
+        self._users = users.few(connection) if of_all else None
+        # Of many users together there is no index by time: the less is looked at, the better.
+        self._first_window = SMALL_WINDOW if of_all and self._users is None else FIRST_WINDOW
 
     def page(self, position: Position | None, limit: int, exclude: Sequence[str] = ()) -> list[Row]:
         """Up to `limit` executions after `position`, fewer only at the end; `exclude` are ids of jobs to leave out.
@@ -175,7 +181,7 @@ class Search:
         oldest = max(filter(None, (self._oldest(), self._wanted.start)))
         high = high or _END
         windows = []
-        length = FIRST_WINDOW
+        length = self._first_window
         low = min(high, self._now) - length
         while high > oldest:
             low = max(low, oldest)
@@ -192,11 +198,6 @@ class Search:
             "select from_at from pgtick.partition_windows where parent = 'finished_executions'"
         ).fetchone()
         return row[0] if row else _BEGINNING
-
-    def _all_users(self) -> list[str] | None:
-        """Every user, to ask for each one's newest in index order; None when they are too many for that."""
-        rows = self._connection.execute("select user_id from pgtick.users limit %s", [MANY_USERS + 1]).fetchall()
-        return [row[0] for row in rows] if len(rows) <= MANY_USERS else None
 
     def _shape(
         self, position: Position | None, *, newer: bool = False, jobs: bool = False, excluded: bool = False

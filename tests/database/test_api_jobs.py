@@ -84,7 +84,7 @@ def test_overrides_and_policies_are_kept(shared_api: Api) -> None:
     shown = shared_api.get(f"/jobs/{job['job_id']}")
     for body in (job, shown):
         assert (body["user_id"], body["max_retries"], body["timeout_s"]) == ("ann", 0, 1.5)
-        assert body["policies"] == {"overlap": "queue_one"}
+        assert body["policies"]["overlap"] == "queue_one"
         assert body["next_runs"] == job["next_runs"]
 
 
@@ -324,11 +324,10 @@ class TestCancelling:
             "CANCELLED"
         ]
 
-    @pytest.mark.parametrize("schedule", ["0 10 * * *", (datetime.now(UTC) + timedelta(days=400)).isoformat()])
-    def test_a_standing_job_shows_as_cancelled(self, api: Api, connection: Connection, schedule: str) -> None:
-        job = api.created(schedule=schedule)
+    @pytest.mark.parametrize("days", [None, 400])
+    def test_a_standing_job_shows_as_cancelled(self, api: Api, days: int | None) -> None:
+        job = api.created(schedule=(datetime.now(UTC) + timedelta(days=days)).isoformat() if days else "0 10 * * *")
         assert api.call("DELETE", f"/jobs/{job['job_id']}").status_code == 200
-        assert count(connection, "schedules") == 0
         assert api.get(f"/jobs/{job['job_id']}")["status"] == "CANCELLED"
         for query in ({}, {"status": "CANCELLED"}, {"user_id": "default"}):
             [listed] = api.get("/jobs", **query)["jobs"]

@@ -11,6 +11,7 @@ import pytest
 
 from app.domain.execution import STATUSES
 from app.store.search import Filter, Search, Statement
+from app.store.users import Users
 from tests.support.api import Api, Rows
 
 Connection = psycopg.Connection[Any]
@@ -235,6 +236,12 @@ def test_paused_and_broken_schedules_are_still_jobs(api: Api, rows: Rows) -> Non
         assert api.get(f"/jobs/{job_id}")["next_runs"] == []
 
 
+def test_jobs_of_users_that_nobody_registered_are_listed(api: Api, rows: Rows, connection: Connection) -> None:
+    jobs = one_of_each(rows)
+    connection.execute("delete from pgtick.users")
+    assert len(api.get("/executions")["executions"]) == len(api.get("/jobs")["jobs"]) == len(jobs)
+
+
 def test_many_users_are_listed_as_few_are(api: Api, rows: Rows, connection: Connection) -> None:
     one_of_each(rows)
     few = api.get("/executions")
@@ -267,7 +274,7 @@ def test_a_page_reads_only_the_hours_that_fill_it_and_only_by_index(
 
     monkeypatch.setattr(Search, "_run", explain)
     shared_api.services.pool.run(
-        lambda c: Search(c, _filter(query), datetime.now(UTC), whole_jobs=path == "/jobs").page(None, 5)
+        lambda c: Search(c, _filter(query), datetime.now(UTC), Users(), whole_jobs=path == "/jobs").page(None, 5)
     )
     finished = [plan for plan in plans if "finished_executions" in plan]
     assert finished
