@@ -161,7 +161,7 @@ CANCEL_JOB = Act(
     "cancel",
     "Cancel job",
     "Cancel this job for good?",
-    "What has not started is cancelled, retries included, and its schedule ends. What runs goes on. There is no way back.",
+    "What has not started is cancelled, retries too, and its schedule ends. What runs goes on. There is no way back.",
     _cancel_job,
     danger=True,
 )

@@ -17,9 +17,11 @@ from werkzeug.test import EnvironBuilder
 from werkzeug.wrappers import Response
 
 from app.dashboard import session
+from app.dashboard.session import Viewer
 from app.settings import Settings
 from app.store.pool import Connection, Pool
 from app.store.tasks import Tasks
+from app.store.tokens import Tokens
 
 T = TypeVar("T")
 _EXTENSION = "pgtick"
@@ -34,6 +36,8 @@ class Services(Protocol):
     def pool(self) -> Pool: ...
     @property
     def tasks(self) -> Tasks: ...
+    @property
+    def tokens(self) -> Tokens: ...
 
 
 class Answer(NamedTuple):
@@ -77,7 +81,7 @@ def ask(
         query_string={name: value for name, value in (query or {}).items() if value not in (None, "", [])},
         data=body,
         content_type=None if body is None else "application/json",
-        headers=Headers(session.authorization(token)),
+        headers=Headers(session.authorization()),
         environ_overrides={"REMOTE_ADDR": request.remote_addr or ""},
     )
     try:
@@ -104,6 +108,7 @@ def _accepted(answer: Answer) -> Any:
     return answer.body
 
 
-def recognises(token: str) -> bool:
-    """Whether the API takes this token."""
-    return ask("GET", "/tasks", token=token).ok
+def viewer_of(token: str | None) -> Viewer | None:
+    """Who holds a token; None when nobody does."""
+    who = services().tokens.identify(token) if token else None
+    return None if who is None else Viewer(who.user_id, who.role)

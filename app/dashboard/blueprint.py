@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import psycopg
-from flask import Blueprint, Response, make_response, redirect, render_template, request, url_for
+from flask import Blueprint, Response, g, make_response, redirect, render_template, request, url_for
 from werkzeug.exceptions import HTTPException
 from werkzeug.wrappers import Response as AnyResponse
 
@@ -24,7 +24,7 @@ POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; "
     "base-uri 'none'; frame-ancestors 'none'"
 )
-_OPEN = ("dashboard.static", "dashboard.log_in", "dashboard.log_out")
+_OPEN = ("dashboard.log_in", "dashboard.log_out")
 TITLES = {
     400: "That cannot be shown",
     401: "Log in",
@@ -44,6 +44,8 @@ for _name, _filter in formats.FILTERS.items():
 
 @blueprint.before_request
 def _check() -> AnyResponse | None:
+    if request.endpoint == "dashboard.static":
+        return None
     if request.method == "POST":
         if session.forged():
             return failure(
@@ -51,6 +53,10 @@ def _check() -> AnyResponse | None:
             )
         if request.endpoint not in _OPEN and read_only():
             return failure(403, "This dashboard is set to read only (PGTICK_DASHBOARD_READ_ONLY).")
+    if backend.services().settings.tokens:
+        g.viewer = backend.viewer_of(session.token())
+        if g.viewer is None and request.endpoint not in _OPEN:
+            return to_login()
     return None
 
 
@@ -77,6 +83,7 @@ def _shared() -> dict[str, Any]:
         "now": clock.now_utc(),
         "read_only": read_only(),
         "said": MESSAGES.get(request.args.get("said", "")),
+        "logged_out": "viewer" in g and g.viewer is None,
         "viewer": session.viewer(),
         "zone": session.viewer_zone().key,
     }
@@ -106,6 +113,11 @@ def go(endpoint: str, **values: Any) -> AnyResponse:
     return redirect(url_for(f"dashboard.{endpoint}", **values), 303)
 
 
+def to_login() -> AnyResponse:
+    """To the login, and from there back to this page."""
+    return go("log_in", next=request.full_path.rstrip("?") if request.method == "GET" else "/")
+
+
 def read_only() -> bool:
     return backend.services().settings.dashboard_read_only
 
@@ -120,7 +132,7 @@ def failure(status: int, detail: str, errors: list[dict[str, Any]] | None = None
 def _explain(error: Exception) -> AnyResponse:
     if isinstance(error, Refused):
         if error.status == 401:
-            return go("log_in", next=request.full_path.rstrip("?") if request.method == "GET" else "/")
+            return to_login()
         return failure(error.status, error.detail, error.errors)
     if isinstance(error, HTTPException):
         if error.code is not None and error.code < 400:

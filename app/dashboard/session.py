@@ -52,9 +52,9 @@ def token() -> str | None:
     return request.cookies.get(TOKEN) or None
 
 
-def authorization(other: str | None = None) -> dict[str, str]:
-    """The header that tells the API who asks: the viewer, or whoever holds another token."""
-    known = other or token()
+def authorization() -> dict[str, str]:
+    """The header that tells the API who asks."""
+    known = token()
     return {} if known is None else {"Authorization": f"Bearer {known}"}
 
 

@@ -48,22 +48,25 @@ limit %(n)s
 _COMING = """
 select date_bin('1 hour', due_at, '2000-01-01 00:00Z') as hour, count(*) as executions
 from (
-    select due_at from pgtick.pending_executions where due_at > now() and due_at < %(until)s limit %(most)s
+    select due_at from pgtick.pending_executions
+    where due_at > now() and due_at < %(until)s and (%(user_id)s::text is null or user_id = %(user_id)s)
+    limit %(most)s
 ) as coming
 group by 1
 union all
 select date_bin('1 hour', next_run_at, '2000-01-01 00:00Z'), count(*)
 from pgtick.schedules
-where expression is null and paused_at is null and problem is null and next_run_at > now() and next_run_at < %(until)s
+where expression is null and paused_at is null and cancelled_at is null and problem is null and next_run_at > now() and next_run_at < %(until)s
 group by 1
 """
 
 _GRIDS = """
 select expression, timezone, count(*) from pgtick.schedules
 where expression is not null and paused_at is null and problem is null
+  and (%(user_id)s::text is null or user_id = %(user_id)s)
 group by 1, 2
 order by 3 desc, 1, 2
-limit %s
+limit %(n)s
 """
 
 _NEXT = """
@@ -81,9 +84,10 @@ limit %(n)s
 """
 
 _STATES = """
-select count(*) filter (where paused_at is not null and problem is null) as paused,
+select count(*) filter (where paused_at is not null and cancelled_at is null and problem is null) as paused,
        count(*) filter (where problem is not null) as broken, count(*) as standing
 from pgtick.schedules
+where %(user_id)s::text is null or user_id = %(user_id)s
 """
 
 _TASK_HOUR = f"""
@@ -164,17 +168,17 @@ def late(connection: Connection, user_id: str | None, limit: int) -> list[Row]:
     return _rows(connection, _LATE, user_id=user_id, n=limit)
 
 
-def coming(connection: Connection, until: datetime) -> dict[datetime, int]:
+def coming(connection: Connection, user_id: str | None, until: datetime) -> dict[datetime, int]:
     """Executions that are pending, and dates far ahead, by the hour they are due."""
     hours: dict[datetime, int] = {}
-    for row in _rows(connection, _COMING, until=until, most=MOST_WAITING):
+    for row in _rows(connection, _COMING, user_id=user_id, until=until, most=MOST_WAITING):
         hours[row["hour"]] = hours.get(row["hour"], 0) + row["executions"]
     return hours
 
 
-def grids(connection: Connection, limit: int) -> list[tuple[str, str, int]]:
+def grids(connection: Connection, user_id: str | None, limit: int) -> list[tuple[str, str, int]]:
     """The active expressions with their zones, and how many jobs have each; the most common first."""
-    return connection.execute(_GRIDS, [limit]).fetchall()
+    return connection.execute(_GRIDS, {"user_id": user_id, "n": limit}).fetchall()
 
 
 def next_runs(connection: Connection, limit: int) -> list[Row]:
@@ -189,8 +193,8 @@ def schedules(
     return _rows(connection, _SCHEDULES, user_id=user_id, state=state, after_at=after_at, after_id=after_id, n=limit)
 
 
-def schedule_states(connection: Connection) -> Row:
-    return _rows(connection, _STATES)[0]
+def schedule_states(connection: Connection, user_id: str | None) -> Row:
+    return _rows(connection, _STATES, user_id=user_id)[0]
 
 
 def tasks_last_hour(connection: Connection) -> dict[int, Row]:

@@ -16,7 +16,7 @@ def log_in() -> AnyResponse:
     if request.method == "GET":
         return page("login.html", next=request.args.get("next", "/"), refused=False)
     given = request.form.get("token", "").strip()
-    if not given or not backend.recognises(given):
+    if backend.viewer_of(given) is None:
         return page("login.html", 401, next=request.form.get("next", "/"), refused=True)
     response = make_response(redirect(_own_page(request.form.get("next", "/")), 303))
     session.log_in(response, given)

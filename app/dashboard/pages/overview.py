@@ -20,6 +20,7 @@ from app.store.pool import Connection
 SPAN = 60
 SHOWN = 8
 MOST_GRIDS = 5_000
+MOST_VIEWERS = 100
 FORECAST_HOURS = 12
 WEEK_HOURS = 7 * 24
 _PROMISE_S = 2.0
@@ -47,7 +48,7 @@ def _read() -> dict[str, Any]:
             "rows": monitoring.minutes(connection, SPAN),
             "late": (late := monitoring.late(connection, only, SHOWN)),
             "why": monitoring.explain(connection, late[0]["execution_id"]) if late else None,
-            "findings": monitoring.findings(connection),
+            "findings": monitoring.findings(connection) if only is None else [],
             "next_runs": monitoring.next_runs(connection, SHOWN) if only is None else [],
         }
 
@@ -142,18 +143,21 @@ def plots_of(rows: Sequence[Row], now: datetime) -> list[plots.Plot]:
 
 
 class _Kept:
-    """Something that is costly to read and may be some seconds old."""
+    """Something that is costly to read and may be some seconds old; one for each viewer."""
 
     def __init__(self, life_s: float) -> None:
         self._life_s = life_s
-        self._read_at = float("-inf")
-        self._value: Any = None
-        self._of: object = None
+        self._known: dict[object, tuple[float, Any]] = {}
 
     def get(self, of: object, read: Callable[[], Any]) -> Any:
-        if time.monotonic() - self._read_at > self._life_s or self._of is not of:
-            self._value, self._read_at, self._of = read(), time.monotonic(), of
-        return self._value
+        now = time.monotonic()
+        read_at, value = self._known.get(of, (float("-inf"), None))
+        if now - read_at > self._life_s:
+            if len(self._known) > MOST_VIEWERS:
+                self._known.clear()
+            value = read()
+            self._known[of] = now, value
+        return value
 
 
 _waiting, _grids = _Kept(10), _Kept(30)
@@ -161,11 +165,11 @@ _waiting, _grids = _Kept(10), _Kept(30)
 
 def forecast(start: datetime, hours: int) -> tuple[list[int], int]:
     """Starts in each hour from `start` on, and how many recurring jobs there was no time to count."""
-    pool = backend.services().pool
-    grids = _grids.get(pool, lambda: backend.run(lambda c: monitoring.grids(c, MOST_GRIDS)))
-    pending = _waiting.get(
-        pool, lambda: backend.run(lambda c: monitoring.coming(c, start + timedelta(hours=WEEK_HOURS)))
-    )
+    only = session.viewer().only
+    of = backend.services().pool, only
+    until = start + timedelta(hours=WEEK_HOURS)
+    grids = _grids.get(of, lambda: backend.run(lambda c: monitoring.grids(c, only, MOST_GRIDS)))
+    pending = _waiting.get(of, lambda: backend.run(lambda c: monitoring.coming(c, only, until)))
     busy = starts_per_hour(grids, start, hours)
     return [n + pending.get(start + timedelta(hours=at), 0) for at, n in enumerate(busy.hours)], busy.left
 

@@ -25,7 +25,7 @@ def schedules() -> Response:
     rows, states = backend.run(
         lambda c: (
             monitoring.schedules(c, only, state, _after(request.args.get("after")), LIMIT + 1),
-            monitoring.schedule_states(c),
+            monitoring.schedule_states(c, only),
         )
     )
     start = clock.now_utc().replace(minute=0, second=0, microsecond=0)
