@@ -6,13 +6,13 @@ SYSTEM_PG = $(shell ls -d /usr/lib/postgresql/*/bin 2>/dev/null | sort -t/ -k5n 
 # Tests of real worker processes measure time: they run after the others, one at a time.
 TIMED = $(wildcard tests/processes tests/browser)
 JOBS ?= 2
-export RATE SECONDS QUICK
+export RATE SECONDS QUICK PAGES
 
 .DEFAULT_GOAL := help
-.PHONY: help run psql test lint format bench migrate schema clean wipe
+.PHONY: help run psql test lint format bench screenshots migrate schema clean wipe
 
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 run: .venv/.stamp ## Start everything: PostgreSQL, migrations, API on 127.0.0.1:8080 (PORT), a worker. Ctrl-C stops it
 	@$(PY) -m app.local run
@@ -45,6 +45,9 @@ format: .venv/.stamp ## Format the code and sort imports
 
 bench: .venv/.stamp ## Measure on this machine (SCENARIO=name RATE=per-second SECONDS=n QUICK=1)
 	$(PY) -m tests.bench $(SCENARIO)
+
+screenshots: .venv/.stamp ## Take pictures of all pages of the dashboard into tests/browser/screenshots (PAGES=name,name)
+	$(PY) -m tests.browser.screens
 
 migrate: .venv/.stamp ## Bring the database of DATABASE_URL to the newest schema
 	$(PY) -m alembic upgrade head

@@ -1,0 +1,105 @@
+"""A browser as tests speak to it: find by what people see, wait for what shows, and fail on anything in the console."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from selenium import webdriver
+from selenium.common.exceptions import StaleElementReferenceException
+from selenium.webdriver.common.by import By
+from selenium.webdriver.remote.webelement import WebElement
+from selenium.webdriver.support.ui import WebDriverWait
+
+from tests.browser import chromium
+
+AXE = (Path(__file__).parent / "vendor" / "axe.min.js").read_text()
+TIMEOUT_S = 15
+
+
+class Browser:
+    def __init__(self, driver: webdriver.Chrome) -> None:
+        self.driver = driver
+        self.base = ""
+        chromium.look(driver, chromium.DESKTOP)
+
+    def visit(self, base: str) -> None:
+        """Opens another site, without cookies of the last one; its first page learns the browser's zone."""
+        self.base = base
+        chromium.look(self.driver, chromium.DESKTOP)
+        self.driver.get(base + "/ui/login")
+        self.driver.delete_all_cookies()
+        self.driver.get(base + "/")
+        self.sees("Times in Europe/Berlin")
+
+    def open(self, path: str) -> None:
+        self.driver.get(self.base + path)
+
+    @property
+    def path(self) -> str:
+        return str(self.driver.current_url).removeprefix(self.base)
+
+    def text(self) -> str:
+        return self.driver.find_element(By.TAG_NAME, "body").text
+
+    def sees(self, text: str, timeout: float = TIMEOUT_S) -> None:
+        """Waits until the page shows a text, by its own refreshing."""
+        self._until(lambda: text in self.text(), f"{text!r} does not show", timeout)
+
+    def find(self, css: str) -> WebElement:
+        found: WebElement = WebDriverWait(self.driver, TIMEOUT_S).until(
+            lambda driver: driver.find_element(By.CSS_SELECTOR, css)
+        )
+        return found
+
+    def all(self, css: str) -> list[WebElement]:
+        return list(self.driver.find_elements(By.CSS_SELECTOR, css))
+
+    def click(self, label: str) -> None:
+        """Presses the link or the button of that name, also if the page is refreshed at that moment."""
+        xpath = f"//main//*[self::a or self::button][normalize-space()='{label}']"
+
+        def press() -> bool:
+            self.driver.find_element(By.XPATH, xpath).click()
+            return True
+
+        self._until(press, f"there is no {label!r} to press")
+
+    def fill(self, name: str, text: str) -> None:
+        """Types into a field; dates and choices are set."""
+        field = self.find(f"main [name={name}]")
+        if field.tag_name == "select" or field.get_attribute("type") == "datetime-local":
+            script = (
+                "arguments[0].value = arguments[1]; arguments[0].dispatchEvent(new Event('input', {bubbles: true}))"
+            )
+            self.driver.execute_script(script, field, text)
+            return
+        field.clear()
+        field.send_keys(text)
+
+    def choose(self, name: str, value: str) -> None:
+        self.find(f"main [name={name}][value={value}]").click()
+
+    def faults(self) -> list[str]:
+        """What axe-core finds serious or critical on this page, a line each."""
+        self.driver.execute_script(AXE)
+        script = "const done = arguments[0]; axe.run(document, {resultTypes: ['violations']}).then(done, done)"
+        found: dict[str, Any] = self.driver.execute_async_script(script)
+        return [
+            f"{fault['id']} ({fault['impact']}): {fault['help']}: {node['html'][:160]} {node.get('failureSummary', '')}"
+            for fault in found["violations"]
+            if fault["impact"] in ("serious", "critical")
+            for node in fault["nodes"][:3]
+        ]
+
+    def complaints(self) -> list[str]:
+        """What the console has said since it was asked last; violations of the security policy among it."""
+        entries: list[dict[str, Any]] = self.driver.get_log("browser")  # type: ignore[no-untyped-call]
+        return [entry["message"] for entry in entries if entry["level"] in ("WARNING", "SEVERE")]
+
+    def _until(self, condition: Any, message: str, timeout: float = TIMEOUT_S) -> None:
+        ignored = (StaleElementReferenceException, Exception)
+        try:
+            WebDriverWait(self.driver, timeout, 0.1, ignored).until(lambda _: condition())
+        except Exception as error:
+            raise AssertionError(f"{message} at {self.path}: {self.text()[:2000]}") from error

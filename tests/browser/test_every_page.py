@@ -1,0 +1,42 @@
+"""What holds on every page: no fault of accessibility, nothing against the security policy, no script of a user's."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.browser import chromium, demo, screens
+from tests.browser.conftest import Site
+from tests.browser.driving import Browser
+
+PAGES = sorted(screens.pages(dict.fromkeys(("failed", "running", "late", "recurring", "paused"), "{}")))
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_a_page_is_accessible_fits_a_phone_and_breaks_no_policy(busy: Site, browser: Browser, name: str) -> None:
+    if browser.base != busy.base:
+        browser.visit(busy.base)
+    demo.beat(busy.connection)
+    browser.complaints()
+    for size, dark in ((chromium.DESKTOP, False), (chromium.PHONE, True)):
+        chromium.look(browser.driver, size, dark=dark)
+        browser.open(screens.pages(busy.ids)[name])
+        assert browser.faults() == []
+        wide = browser.driver.execute_script("return document.documentElement.scrollWidth")
+        assert wide <= size[0], "the page is wider than the screen"
+    assert browser.complaints() == []
+    chromium.look(browser.driver, chromium.DESKTOP)
+
+
+def test_everything_is_reached_by_keyboard(busy: Site, browser: Browser) -> None:
+    if browser.base != busy.base:
+        browser.visit(busy.base)
+    browser.open("/ui/executions")
+    script = """
+        const hidden = (e) => e.closest('[hidden]') || e.type === 'hidden' || getComputedStyle(e).display === 'none';
+        return [...document.querySelectorAll('a, button, input, select, summary')]
+            .filter((e) => !hidden(e) && e.tabIndex < 0 && !e.closest('svg')).map((e) => e.outerHTML)
+    """
+    assert browser.driver.execute_script(script) == []
+    browser.driver.execute_script("document.body.focus()")
+    browser.driver.switch_to.active_element.send_keys("\ue004")  # Tab
+    assert browser.driver.switch_to.active_element.text == "To the content"
