@@ -13,7 +13,7 @@ from app.clock import Clock
 from app.events import emit
 from app.settings import Settings
 from app.store import queries
-from workers.execution import DUE_AT, PRIORITY, TASK_KEY, Execution
+from workers.execution import CLAIM, DUE_AT, JOB, PRIORITY, TASK_KEY, Execution
 from workers.loop import Link
 from workers.slots import Slots
 
@@ -22,6 +22,10 @@ BEGINNING = datetime(2000, 1, 1, tzinfo=UTC)
 LANES = (1, 2, 3, 4)
 FLOOR_MARGIN_S = 5.0
 BACKLOG_S = 2.0
+RECHECK_S = 0.01
+"""Shortest pause before another look at executions that are kept out by a run of their job."""
+WAITS = 0
+"""Stands for the claim of an execution that waits for a run of its job; what went back has less than that."""
 
 
 @dataclass
@@ -38,6 +42,7 @@ class Scan:
     sweep_pause_s: float = 0.0
     backlog: bool = False
     fresh_first: bool = False
+    held_back: bool = False
 
     def lower(self, due: datetime) -> None:
         self.floors = [min(floor, due) for floor in self.floors]
@@ -75,6 +80,8 @@ class Claimer:
         # Numbers that no other worker gives out, not even after the server forgot what it had committed last.
         self._last_claim = secrets.randbits(31) << 32
         self._unanswered: range | None = None
+        self._unsettled: set[Any] = set()
+        self._look_again_at = float("inf")
         self.claim_s = 0.0
         self.starved = False
         """Whether the last tick found no free place: the next one that gets free is worth a wake-up."""
@@ -94,6 +101,7 @@ class Claimer:
         if self._unanswered is not None:
             await self._take_back(self._unanswered)
         again = found = self.starved = False
+        self._look_again_at = float("inf")
         for places in self._slots:
             wanted = min(places.free, LARGEST_CLAIM)
             if not places.tasks:
@@ -105,10 +113,13 @@ class Claimer:
             again = again or claimed == wanted
             found = found or claimed > 0
             self.starved = self.starved or places.free == 0
+        if self._unsettled:
+            await self._settle()
         if again and not self.starved:
             return 0.0
         # What comes due within the time claimed ahead must be seen before it is due.
-        return min(self._settings.poll_s, self._settings.claim_ahead_s / 4) if found else self._settings.poll_s * 0.8
+        pause = min(self._settings.poll_s, self._settings.claim_ahead_s / 4) if found else self._settings.poll_s * 0.8
+        return min(pause, max(RECHECK_S, self._look_again_at - self._clock.now()))
 
     async def _claim(self, places: Slots, scan: Scan, wanted: int) -> int:
         now = self._clock.now()
@@ -129,7 +140,8 @@ class Claimer:
             {
                 "floor": min(floors),
                 "floors": floors,
-                "until": datetime.fromtimestamp(now + self._settings.claim_ahead_s, UTC),
+                # What went back because it is not due yet would be found again and hide the others.
+                "until": datetime.fromtimestamp(now + (0 if scan.held_back else self._settings.claim_ahead_s), UTC),
                 "task_keys": places.task_keys,
                 "n": wanted,
                 "worker_id": self._worker_id,
@@ -147,11 +159,27 @@ class Claimer:
             # A costly sweep is not repeated soon.
             scan.swept_at = started
             scan.sweep_pause_s = min(self._settings.sweep_s, max(1.0, 50 * self.claim_s))
-        if rows:
+        mine = [row for row in rows if row[CLAIM] > 0]
+        scan.held_back = len(mine) < len(rows) and self._keep_out(rows) and len(rows) == wanted
+        if mine:
             lease_s = self._settings.lease_s
-            self._take([Execution(row, places.tasks[row[TASK_KEY]], now, lease_s) for row in rows])
+            self._take([Execution(row, places.tasks[row[TASK_KEY]], now, lease_s) for row in mine])
         # After the fresh ones, the backlog's turn comes at once.
         return wanted if scan.fresh_first else len(rows)
+
+    def _keep_out(self, rows: Sequence[Any]) -> bool:
+        """Notes executions whose job has a run that is not over; returns whether there are any that are not due yet."""
+        self._unsettled.update(row[JOB] for row in rows if row[CLAIM] == WAITS)
+        ahead = [row[DUE_AT] for row in rows if row[CLAIM] < WAITS]
+        self._look_again_at = min([self._look_again_at, *ahead])
+        return bool(ahead)
+
+    async def _settle(self) -> None:
+        connection = await self._link.connection()
+        cursor = await connection.execute(queries.settle_waiting, {"job_ids": list(self._unsettled)})
+        self._unsettled = set((await cursor.fetchone() or [()])[0])
+        if self._unsettled:
+            self._look_again_at = self._clock.now()
 
     async def _take_back(self, unanswered: range) -> None:
         """Hands back what a claim took whose answer got lost on the way: nobody runs it."""

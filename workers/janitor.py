@@ -53,6 +53,7 @@ class Janitor:
             self.keep_partitions,
             self.recover,
             self.take_back,
+            self.settle,
             self.retire,
             self._guards.look,
             self._retention.look,
@@ -106,6 +107,11 @@ class Janitor:
             cursor = await connection.execute(queries.release, {"claims": list(unknown)})
             emit("claims_taken_back", executions=len(await cursor.fetchall()))
             self._wake_claimer()
+
+    async def settle(self) -> None:
+        """Sees to executions that wait for a run whose worker died before it could say that it was over."""
+        connection = await self._link.connection()
+        await connection.execute(queries.settle_waiting, {"job_ids": None})
 
     async def retire(self) -> None:
         connection = await self._link.connection()

@@ -6,13 +6,15 @@ from collections.abc import Callable
 from datetime import datetime, timedelta
 from functools import lru_cache
 from typing import Any
+from uuid import UUID
 
 import msgspec
+import psycopg
 
 from app.clock import Clock
 from app.events import emit
 from app.schedule.errors import ScheduleError, ScheduleErrors
-from app.schedule.horizon import Plan, first, plan
+from app.schedule.horizon import GRACE, Plan, first, jitter, plan
 from app.schedule.policies import Policies
 from app.schedule.selftest import self_test
 from app.schedule.zones import tzdata_version
@@ -23,6 +25,7 @@ from workers.loop import Link
 BATCH = 500
 OLDEST_RECORD = timedelta(days=7)
 """Skipped occurrences from longer ago are recorded at this age: their hours have no partitions any more."""
+SKIPPED_BY_HAND = "skipped by hand"
 
 
 class Planner:
@@ -35,11 +38,19 @@ class Planner:
         self._on_planned = on_planned
         self._zone_version = tzdata_version()
         self._faults: list[str] | None = None
+        self._rezoned: UUID | None = UUID(int=0)
         self.lag_s = 0.0
 
     async def tick(self) -> float:
         if not self._is_right():
             return 60.0
+        full = await self._plan()
+        if not full and self._rezoned is not None:
+            await self._rezone(self._rezoned)
+        return 0.0 if full or self._rezoned is not None else self._settings.poll_s
+
+    async def _plan(self) -> bool:
+        """Plans what comes due next; returns whether there may be more."""
         now = self._clock.now_utc()
         horizon = timedelta(seconds=self._settings.horizon_s)
         connection = await self._link.connection()
@@ -50,7 +61,7 @@ class Planner:
             schedules = await cursor.fetchall()
             if not schedules:
                 self.lag_s = 0.0
-                return self._settings.poll_s
+                return False
             self.lag_s = max(0.0, (now - schedules[0][3]).total_seconds())
             batch = Batch(now, now + horizon, self._zone_version)
             for schedule in schedules:
@@ -58,12 +69,35 @@ class Planner:
             if batch.oldest < now - timedelta(hours=1):
                 await connection.execute("select pgtick.ensure_partitions(since => %s)", [batch.oldest])
             await connection.execute(queries.plan_occurrences, batch.columns())
-            for job_id, problem in batch.broken:
-                await connection.execute(queries.break_schedule, {"job_id": job_id, "problem": problem})
-                emit("schedule_broken", job_id=job_id, problem=problem)
+            await self._break(connection, batch.broken)
         if batch.due_ats:
             self._on_planned(min(batch.due_ats).timestamp())
-        return 0.0 if len(schedules) == BATCH else self._settings.poll_s
+        return len(schedules) == BATCH
+
+    async def _rezone(self, after: UUID) -> None:
+        """Computes the next times again that other zone data gave, so that one that is earlier now is not late."""
+        connection = await self._link.connection()
+        moved: list[tuple[Any, datetime | None]] = []
+        broken: list[tuple[Any, str]] = []
+        async with connection.transaction():
+            wanted = {"after": after, "zone_version": self._zone_version, "n": BATCH}
+            rows = await (await connection.execute(queries.select_rezoned, wanted)).fetchall()
+            for job_id, expression, timezone, policies_text, anchor, through, runs in rows:
+                try:
+                    policies = _policies(policies_text, recurring=True)
+                    at = first(expression, timezone, policies, through or anchor, anchor=anchor, runs=runs)
+                    moved.append((job_id, at))
+                except (ScheduleError, ScheduleErrors) as error:
+                    broken.append((job_id, str(error)))
+            columns = _columns(("job_ids", "next_run_ats"), moved)
+            await connection.execute(queries.move_schedules, {"zone_version": self._zone_version, **columns})
+            await self._break(connection, broken)
+        self._rezoned = rows[-1][0] if len(rows) == BATCH else None
+
+    async def _break(self, connection: psycopg.AsyncConnection[Any], broken: list[tuple[Any, str]]) -> None:
+        for job_id, problem in broken:
+            await connection.execute(queries.break_schedule, {"job_id": job_id, "problem": problem})
+            emit("schedule_broken", job_id=job_id, problem=problem)
 
     def _is_right(self) -> bool:
         """Refuses to plan where cron arithmetic or zone data are not what they should be: late is better than wrong."""
@@ -103,11 +137,11 @@ class Batch:
             through,
             version,
             runs,
+            skips,
         ) = schedule
         facts = (user_id, task_key, priority)
         if expression is None:
-            self._occur(job_id, facts, next_run_at, next_run_at, _policies(policies_text, recurring=False))
-            self._ended.append(job_id)
+            self._add_one_off(job_id, facts, next_run_at, policies_text)
             return
         try:
             policies = _policies(policies_text, recurring=True)
@@ -130,21 +164,51 @@ class Batch:
         except (ScheduleError, ScheduleErrors) as error:
             self.broken.append((job_id, str(error)))
             return
-        for scheduled_at, due_at in planned.occurrences:
-            self._occur(job_id, facts, scheduled_at, due_at, policies)
+        runs = planned.runs
+        for number, (scheduled_at, due_at) in enumerate(planned.occurrences, 1):
+            if skips and scheduled_at in skips:
+                self._skip(job_id, facts, scheduled_at, 1, SKIPPED_BY_HAND)
+                runs -= 1
+                continue
+            last = number == len(planned.occurrences)
+            following = planned.next_run_at if last else planned.occurrences[number].scheduled_at
+            self._occur(job_id, facts, scheduled_at, due_at, policies, following)
         for left_out in planned.skipped:
-            recorded_at = max(left_out.scheduled_at, self.now - OLDEST_RECORD)
-            self.oldest = min(self.oldest, recorded_at)
-            self._skipped.append((job_id, recorded_at, user_id, task_key, left_out.reason, left_out.count))
-        planned_through = planned.occurrences[-1][0] if planned.occurrences else None
-        self._moved.append((job_id, planned.next_run_at, planned_through, planned.runs))
+            self._skip(job_id, facts, left_out.scheduled_at, left_out.count, left_out.reason)
+        # What was left out is dealt with, too: other zone data must not bring it back.
+        dealt_with = [at for at, _ in planned.occurrences[-1:]] + ([self.now] if planned.skipped else [])
+        self._moved.append((job_id, planned.next_run_at, max(dealt_with, default=None), runs))
+
+    def _add_one_off(self, job_id: Any, facts: tuple[Any, ...], at: datetime, policies_text: str | None) -> None:
+        try:
+            policies = _policies(policies_text, recurring=False)
+        except (ScheduleError, ScheduleErrors) as error:
+            self.broken.append((job_id, str(error)))
+            return
+        due_at = at + jitter(job_id, at, timedelta(seconds=policies.jitter_s))
+        self._occur(job_id, facts, at, due_at, policies, None)
+        self._ended.append(job_id)
+
+    def _skip(self, job_id: Any, facts: tuple[Any, ...], at: datetime, count: int, reason: str) -> None:
+        user_id, task_key, _ = facts
+        recorded_at = max(at, self.now - OLDEST_RECORD)
+        self.oldest = min(self.oldest, recorded_at)
+        self._skipped.append((job_id, recorded_at, user_id, task_key, reason, count))
 
     def _occur(
-        self, job_id: Any, facts: tuple[Any, ...], scheduled_at: datetime, due_at: datetime, policies: Policies
+        self,
+        job_id: Any,
+        facts: tuple[Any, ...],
+        scheduled_at: datetime,
+        due_at: datetime,
+        policies: Policies,
+        following: datetime | None,
     ) -> None:
         user_id, task_key, priority = facts
-        overlap = None if policies.overlap == "allow" else policies.overlap
-        expires_at = None if policies.expires_after_s is None else due_at + timedelta(seconds=policies.expires_after_s)
+        overlap: str | None = None if policies.overlap == "allow" else policies.overlap
+        if policies.missed == "all" and overlap and self.now - scheduled_at > GRACE:
+            overlap = "wait"  # all are to run, so each has its turn
+        expires_at = _deadline(policies, due_at, self.now, following)
         self.oldest = min(self.oldest, scheduled_at)
         self.due_ats.append(due_at)
         self._occurrences.append((job_id, scheduled_at, due_at, user_id, task_key, priority, overlap, expires_at))
@@ -184,6 +248,23 @@ class Batch:
 def _columns(names: tuple[str, ...], rows: list[tuple[Any, ...]]) -> dict[str, list[Any]]:
     columns = zip(*rows, strict=True) if rows else [() for _ in names]
     return {name: list(column) for name, column in zip(names, columns, strict=True)}
+
+
+def _deadline(policies: Policies, due_at: datetime, now: datetime, following: datetime | None) -> datetime | None:
+    """When it is too late to start: as the user said, and where missed occurrences are left out, once it is missed.
+
+    An occurrence that was pending when everything went down is missed like those that were never planned.
+    """
+    deadlines = []
+    if policies.expires_after_s is not None:
+        deadlines.append(due_at + timedelta(seconds=policies.expires_after_s))
+    if policies.recurring and policies.missed != "all":
+        missed_at = max(due_at, now) + GRACE
+        if policies.missed == "skip":
+            deadlines.append(missed_at)
+        elif following is not None:
+            deadlines.append(max(missed_at, following + timedelta(seconds=policies.jitter_s)))
+    return min(deadlines, default=None)
 
 
 @lru_cache(maxsize=1024)

@@ -36,6 +36,9 @@ GIVE_UP_S = 1.0
 """A run that was stopped in every way gets so long to come to its end."""
 
 
+TOO_LATE = "it could not start in time: its deadline passed, or a newer occurrence came (expires_after_s, missed)"
+
+
 class Runner:
     """Holds the executions of this worker from claim to outcome."""
 
@@ -141,8 +144,10 @@ class Runner:
     def _refusal(self, execution: Execution) -> Outcome | None:
         if execution.cancel_requested or execution.revoked:
             return Ended("CANCELLED", "cancelled before it started", charged=False)
-        if execution.expires_at is not None and execution.expires_at < self._clock.now():
-            return Ended("SKIPPED", "not started by its deadline (expires_after_s)", charged=False)
+        # What has started once was in time.
+        fresh = execution.attempt == 1 and execution.losses == 0
+        if fresh and execution.expires_at is not None and execution.expires_at <= self._clock.now():
+            return Ended("SKIPPED", TOO_LATE, charged=False)
         return None
 
     async def _attempt(self, execution: Execution) -> Outcome:

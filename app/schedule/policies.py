@@ -21,7 +21,7 @@ OVERLAPS: tuple[Overlap, ...] = ("allow", "skip", "queue_one", "cancel_running")
 _DAY = 86_400
 MAX_EXCLUSIONS = 366
 MAX_JITTER_S = _DAY
-MAX_WINDOW_S = 366 * _DAY
+MAX_WINDOW_S = 7 * _DAY
 MAX_EXPIRY_S = 3_660 * _DAY
 MAX_RUNS = 2**31 - 1
 # A one-off job has one occurrence: only what concerns that one applies.

@@ -56,13 +56,14 @@ group by 1
 union all
 select date_bin('1 hour', next_run_at, '2000-01-01 00:00Z'), count(*)
 from pgtick.schedules
-where expression is null and paused_at is null and cancelled_at is null and problem is null and next_run_at > now() and next_run_at < %(until)s
+where expression is null and paused_at is null and cancelled_at is null and problem is null
+  and next_run_at > now() and next_run_at < %(until)s and (%(user_id)s::text is null or user_id = %(user_id)s)
 group by 1
 """
 
 _GRIDS = """
 select expression, timezone, count(*) from pgtick.schedules
-where expression is not null and paused_at is null and problem is null
+where expression is not null and paused_at is null and cancelled_at is null and problem is null
   and (%(user_id)s::text is null or user_id = %(user_id)s)
 group by 1, 2
 order by 3 desc, 1, 2
@@ -77,7 +78,7 @@ _SCHEDULES = """
 select job_id::text, task_id, user_id, schedule, timezone, state, next_run_at, note, runs
 from pgtick.schedule_status
 where (%(user_id)s::text is null or user_id = %(user_id)s)
-  and (%(state)s::text is null or state = %(state)s)
+  and state = coalesce(%(state)s, state) and state <> 'CANCELLED'
   and (%(after_at)s::timestamptz is null or (next_run_at, job_id) > (%(after_at)s, %(after_id)s::uuid))
 order by next_run_at, job_id
 limit %(n)s

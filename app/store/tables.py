@@ -119,11 +119,15 @@ schedules = Table(
     _required("runs", BigInteger),
     Column("paused_at", Time),
     Column("paused_note", Text),
+    Column("skips", ARRAY(Time)),
+    Column("cancelled_at", Time),
     Column("problem", Text),
     Index(
         "schedules_by_next_run",
         "next_run_at",
-        postgresql_where=text("next_run_at IS NOT NULL AND paused_at IS NULL AND problem IS NULL"),
+        postgresql_where=text(
+            "next_run_at IS NOT NULL AND paused_at IS NULL AND cancelled_at IS NULL AND problem IS NULL"
+        ),
     ),
     Index("schedules_by_user", "user_id", "next_run_at"),
 )
@@ -171,6 +175,7 @@ running_executions = Table(
     _required("lease_expires_at", Time),
     Column("cancel_requested_at", Time),
     Column("revoked_at", Time),
+    _required("awaited", Boolean),
     Column("progress", JSONB),
     Column("errors", JSONB),
     Index("running_executions_without_overlap", "job_id", unique=True, postgresql_where=text("overlap IS NOT NULL")),

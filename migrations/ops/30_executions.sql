@@ -1,4 +1,5 @@
--- All executions in all states, as people and the API read them. The next occurrence that stands in schedules is PENDING too.
+-- All executions in all states, as people and the API read them. The next occurrence that stands in schedules is PENDING too,
+-- also that of a single run that is paused.
 drop view if exists pgtick.executions;
 create view pgtick.executions as
 select e.job_id, e.scheduled_at, t.task_id, e.user_id, e.status, e.attempt, e.due_at, e.started_at, e.finished_at,
@@ -17,9 +18,10 @@ from (
            losses, errors -> -1 ->> 'error', null, errors, origin, null
     from pgtick.pending_executions
     union all
-    select job_id, next_run_at, user_id, task_key, 'PENDING', 0::smallint, next_run_at, null, null, null, 0::smallint, problem, null, null, null, null
+    select job_id, next_run_at, user_id, task_key, case when cancelled_at is null then 'PENDING' else 'CANCELLED' end, 0::smallint, next_run_at, null,
+           cancelled_at, null, 0::smallint, problem, null, null, null, null
     from pgtick.schedules
-    where next_run_at is not null and paused_at is null and problem is null
+    where next_run_at is not null and (expression is null or paused_at is null and problem is null)
 ) e
 left join pgtick.tasks t using (task_key);
 comment on view pgtick.executions is 'Every execution in every state: PENDING, IN_PROGRESS, RETRYING, COMPLETED, FAILED, CANCELLED, SKIPPED.';

@@ -51,16 +51,138 @@ begin
 end $$;
 comment on function pgtick.insert_jobs is 'Writes validated jobs, one array element a job, and returns when the first is due. Meant for programs; people call create_job.';
 
+create or replace function pgtick.instant_of(local timestamp, timezone text) returns timestamptz
+language plpgsql stable
+set search_path = pg_catalog, pg_temp
+as $$
+declare
+    -- The offsets a day before and a day after: the clock changes at most once in between.
+    early interval := ((local at time zone 'UTC') - interval '1 day') at time zone timezone - (local - interval '1 day');
+    late interval := ((local at time zone 'UTC') + interval '1 day') at time zone timezone - (local + interval '1 day');
+    before timestamptz := (local at time zone 'UTC') - greatest(early, late);
+    after timestamptz := (local at time zone 'UTC') - least(early, late);
+    middle timestamptz;
+begin
+    if before at time zone timezone = local then
+        return before;
+    elsif after at time zone timezone = local then
+        return after;
+    end if;
+    -- The clock jumps over it: the instant of the jump, to the second.
+    before := date_trunc('second', before) - interval '1 second';
+    after := date_trunc('second', after) + interval '1 second';
+    early := before at time zone timezone - before at time zone 'UTC';
+    while after - before > interval '1 second' loop
+        middle := date_trunc('second', before + (after - before) / 2);
+        if middle at time zone timezone - middle at time zone 'UTC' = early then
+            before := middle;
+        else
+            after := middle;
+        end if;
+    end loop;
+    return after;
+end $$;
+comment on function pgtick.instant_of is
+    'The instant at which clocks of a zone show a time: one that they show twice is the first, one that they jump over is the jump.';
+
+create or replace function pgtick.read_schedule(schedule text, timezone text, out kind text, out expression text, out at timestamptz)
+language plpgsql stable
+set search_path = pg_catalog, pg_temp
+as $$
+declare
+    words text[] := regexp_split_to_array(btrim(schedule), '\s+');
+    date constant text := '^\s*\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d(:\d\d(\.\d{1,6})?)?\s*';
+begin
+    if timezone is not null and not exists (select from pg_timezone_names where name = timezone) then
+        raise exception 'timezone: no time zone "%"', timezone using errcode = 'invalid_parameter_value';
+    end if;
+    if lower(btrim(schedule)) = 'now' then
+        kind := 'NOW';
+    elsif schedule ~ (date || '([Zz]|[+-]\d\d(:?\d\d)?)?\s*$') then
+        kind := 'DATE';
+        begin
+            if schedule ~ (date || '$') then
+                if timezone is null then
+                    raise exception 'schedule: "%" has no offset; add one such as Z or +02:00, or name a timezone', schedule
+                        using errcode = 'invalid_parameter_value';
+                end if;
+                at := pgtick.instant_of(schedule::timestamp, timezone);
+            else
+                at := schedule::timestamptz;
+            end if;
+        exception when datetime_field_overflow or invalid_datetime_format then
+            raise exception 'schedule: "%" is not on the calendar or the clock', schedule using errcode = 'invalid_parameter_value';
+        end;
+        if at > now() + interval '10 years' then
+            raise exception 'schedule: % is more than 10 years ahead', schedule using errcode = 'invalid_parameter_value';
+        end if;
+        at := greatest(at, '2000-01-01 00:00Z');
+    elsif schedule ~ '^\s*@' or cardinality(words) in (5, 6) then
+        if length(schedule) > 256 then
+            raise exception 'schedule: is longer than 256 characters' using errcode = 'invalid_parameter_value';
+        end if;
+        kind := 'CRON';
+        expression := btrim(schedule);
+    else
+        raise exception 'schedule: "%" is neither "now", nor an ISO 8601 date, nor a cron expression', coalesce(schedule, 'null')
+            using errcode = 'invalid_parameter_value';
+    end if;
+end $$;
+comment on function pgtick.read_schedule is 'What a schedule means: NOW, a DATE and its instant, or CRON and its expression, which a planner checks. Raises for anything else.';
+
+create or replace function pgtick.check_policies(policies jsonb, recurring boolean) returns jsonb
+language plpgsql immutable
+set search_path = pg_catalog, pg_temp
+as $$
+declare
+    policy record;
+    wrong text;
+begin
+    if policies is null or policies = '{}' then
+        return null;
+    elsif jsonb_typeof(policies) <> 'object' then
+        raise exception 'policies: must be a JSON object' using errcode = 'invalid_parameter_value';
+    end if;
+    for policy in select e.key, e.value, e.value #>> '{}' as text, jsonb_typeof(e.value) as type from jsonb_each(policies) e loop
+        wrong := case
+            when policy.type = 'null' then null
+            when not recurring and policy.key not in ('overlap', 'jitter_s', 'expires_after_s')
+                then case when policy.key in ('gap', 'fold', 'missed', 'missed_window_s', 'start_at', 'end_at', 'max_runs', 'exclude')
+                     then 'applies to recurring jobs only' else 'there is no such policy' end
+            when policy.key = 'overlap' and policy.text not in ('allow', 'skip', 'queue_one', 'cancel_running')
+                then 'is not one of allow, skip, queue_one, cancel_running'
+            when policy.key = 'missed' and policy.text not in ('latest', 'all', 'skip') then 'is not one of latest, all, skip'
+            when policy.key = 'gap' and policy.text not in ('run_at_transition', 'skip') then 'is not one of run_at_transition, skip'
+            when policy.key = 'fold' and policy.text not in ('first', 'second', 'both') then 'is not one of first, second, both'
+            when policy.key in ('missed_window_s', 'jitter_s', 'expires_after_s', 'max_runs') and policy.type <> 'number' then 'must be a number'
+            when policy.key = 'jitter_s' and not policy.text::numeric between 0 and 86400 then 'is not from 0 to 86400 seconds'
+            when policy.key = 'expires_after_s' and not policy.text::numeric between 1 and 316224000 then 'is not from 1 to 316224000 seconds'
+            when policy.key = 'missed_window_s' and not policy.text::numeric between 1 and 604800 then 'is not from 1 to 604800 seconds'
+            when policy.key = 'max_runs' and not policy.text::numeric between 1 and 2147483647 then 'is not from 1 to 2147483647'
+            when policy.key in ('start_at', 'end_at') and policy.type <> 'string' then 'must be a time with an offset'
+            when policy.key = 'exclude' and policy.type <> 'array' then 'must be a list of dates and cron expressions'
+            when policy.key not in ('overlap', 'missed', 'gap', 'fold', 'missed_window_s', 'jitter_s', 'expires_after_s', 'max_runs', 'start_at', 'end_at', 'exclude')
+                then 'there is no such policy'
+        end;
+        if wrong is not null then
+            raise exception 'policies.%: %', policy.key, wrong using errcode = 'invalid_parameter_value';
+        end if;
+    end loop;
+    return policies;
+end $$;
+comment on function pgtick.check_policies is 'The policies as they are stored. Raises for what is no policy; times and exclusions are checked by a planner, which stops the job visibly.';
+
 create or replace function pgtick.create_job(task_id text, schedule text default 'now', parameters jsonb default '{}', user_id text default 'default',
-    timezone text default 'UTC', max_retries integer default null, timeout_s double precision default null) returns uuid
+    timezone text default null, max_retries integer default null, timeout_s double precision default null, policies jsonb default null) returns uuid
 language plpgsql
 set search_path = pg_catalog, pg_temp
 as $$
 declare
     new_id uuid := pgtick.uuid7();
-    words text[] := regexp_split_to_array(btrim(schedule), '\s+');
-    kind text;
-    at timestamptz;
+    asked record;
+    first_at timestamptz;
+    starts_at timestamptz;
+    overlap_rule text;
     due timestamptz;
 begin
     if not exists (select from pgtick.tasks t where t.task_id = create_job.task_id) then
@@ -69,32 +191,23 @@ begin
     if jsonb_typeof(parameters) is distinct from 'object' then
         raise exception 'parameters: must be a JSON object' using errcode = 'invalid_parameter_value';
     end if;
-    if not exists (select from pg_timezone_names where name = timezone) then
-        raise exception 'timezone: no time zone "%"', timezone using errcode = 'invalid_parameter_value';
-    end if;
-    if lower(btrim(schedule)) = 'now' then
-        kind := 'NOW';
-    elsif schedule ~ '^\s*\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d{1,6})?)?\s*(Z|[+-]\d\d(:?\d\d)?)\s*$' then
-        kind := 'DATE';
-        at := schedule::timestamptz;
-        if at > now() + interval '10 years' then
-            raise exception 'schedule: % is more than 10 years ahead', schedule using errcode = 'invalid_parameter_value';
-        end if;
-        at := greatest(at, '2000-01-01 00:00Z');
-    elsif schedule ~ '^\s*@' or cardinality(words) in (5, 6) then
-        kind := 'CRON';
-    else
-        raise exception 'schedule: "%" is neither "now", nor an ISO 8601 date with an offset, nor a cron expression', schedule
-            using errcode = 'invalid_parameter_value';
+    asked := pgtick.read_schedule(schedule, timezone);
+    policies := pgtick.check_policies(policies, asked.kind = 'CRON');
+    overlap_rule := nullif(coalesce(policies ->> 'overlap', case asked.kind when 'CRON' then 'skip' end), 'allow');
+    if asked.kind <> 'CRON' then
+        first_at := greatest(asked.at, now());
+        starts_at := first_at + random() * coalesce((policies ->> 'jitter_s')::float8, 0) * interval '1 second';
     end if;
     insert into pgtick.users (user_id) values (create_job.user_id) on conflict do nothing;
     -- A recurring job's first time is left to the planner (zone_version is null: not computed yet).
-    due := pgtick.insert_jobs(array[new_id], array[user_id], array[task_id], array[kind], array[case kind when 'CRON' then btrim(schedule) end],
-        array[timezone], array[case kind when 'CRON' then now() else at end], array[at], array[parameters::text], array[max_retries::smallint],
-        array[timeout_s], array[null::text], array[case kind when 'CRON' then 'skip' end], array[null::timestamptz], array[now()], null);
+    due := pgtick.insert_jobs(array[new_id], array[user_id], array[task_id], array[asked.kind], array[asked.expression],
+        array[coalesce(timezone, 'UTC')], array[case asked.kind when 'CRON' then now() else asked.at end], array[coalesce(starts_at, asked.at)],
+        array[parameters::text], array[max_retries::smallint], array[timeout_s], array[policies::text], array[overlap_rule],
+        array[starts_at + (policies ->> 'expires_after_s')::float8 * interval '1 second'], array[now()], null);
     if due <= now() + interval '1 second' then
         perform pg_notify('pgtick_due', (extract(epoch from due) * 1000000)::bigint::text);
     end if;
     return new_id;
 end $$;
-comment on function pgtick.create_job is 'Creates a job in the caller''s transaction and returns its id. schedule: now, an ISO 8601 date with an offset, or a cron expression.';
+comment on function pgtick.create_job is
+    'Creates a job in the caller''s transaction and returns its id. schedule: now, an ISO 8601 date (with an offset, or local in timezone), or a cron expression. policies: as in the API, for example {"overlap": "allow"}.';

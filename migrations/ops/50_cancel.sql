@@ -12,8 +12,12 @@ declare
     cancelled integer := 0;
 begin
     update pgtick.jobs j set cancelled_at = now() where j.job_id = cancel_job.job_id and j.cancelled_at is null;
-    -- Waits for a planner that is just making occurrences of it pending.
-    delete from pgtick.schedules s where s.job_id = cancel_job.job_id;
+    -- Waits for a planner that is just making occurrences of it pending. A single run for which there is no partition yet
+    -- stays there, cancelled.
+    update pgtick.schedules s set cancelled_at = now()
+    where s.job_id = cancel_job.job_id and s.expression is null and s.next_run_at is not null and s.cancelled_at is null;
+    get diagnostics cancelled = row_count;
+    delete from pgtick.schedules s where s.job_id = cancel_job.job_id and s.cancelled_at is null;
     for turn in 1..2 loop
         with
         waiting as (

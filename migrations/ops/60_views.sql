@@ -128,7 +128,7 @@ select 'not planned', t.task_id, count(*), min(s.next_run_at), (array_agg(s.job_
        'the next occurrence is past and was not made pending: no planner comes round; look at the workers'
 from pgtick.schedules s
 left join pgtick.tasks t using (task_key)
-where s.next_run_at < now() - interval '1 minute' and s.paused_at is null and s.problem is null
+where s.next_run_at < now() - interval '1 minute' and s.paused_at is null and s.cancelled_at is null and s.problem is null
 group by t.task_id;
 comment on view pgtick.stuck is 'What will not go on by itself, and what to do about it. Empty when all is well.';
 comment on column pgtick.stuck.since is 'Since when the oldest of them has been waiting.';
@@ -174,7 +174,7 @@ comment on column pgtick.worker_status.queues is 'The queues it was limited to; 
 
 create view pgtick.schedule_status as
 select s.job_id, t.task_id, s.user_id, coalesce(s.expression, 'once') as schedule, s.timezone,
-       case when s.problem is not null then 'BROKEN' when s.paused_at is not null then 'PAUSED' when s.next_run_at is null then 'ENDED' else 'ACTIVE' end as state,
+       case when s.cancelled_at is not null then 'CANCELLED' when s.problem is not null then 'BROKEN' when s.paused_at is not null then 'PAUSED' when s.next_run_at is null then 'ENDED' else 'ACTIVE' end as state,
        s.next_run_at, s.next_run_at - now() as starts_in, s.next_run_at at time zone s.timezone as next_run_local, s.runs,
        coalesce(s.problem, s.paused_note) as note, s.planned_through
 from pgtick.schedules s
@@ -220,7 +220,7 @@ cross join (
 ) as alive
 cross join (
     select count(*) filter (where expression is not null and paused_at is null and problem is null) as recurring,
-           count(*) filter (where paused_at is not null) as paused, count(*) filter (where problem is not null) as broken
+           count(*) filter (where paused_at is not null and cancelled_at is null) as paused, count(*) filter (where problem is not null) as broken
     from pgtick.schedules
 ) as standing
 cross join (

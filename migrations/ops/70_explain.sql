@@ -121,7 +121,9 @@ begin
     end if;
     select * into s from pgtick.schedules e where e.job_id = job;
     if found and (at is null or at >= s.next_run_at or s.next_run_at is null) then
-        if s.problem is not null then
+        if s.cancelled_at is not null then
+            return format('Its job was cancelled at %s.', s.cancelled_at);
+        elsif s.problem is not null then
             return format('Its schedule is broken and makes no occurrences: %s', s.problem);
         elsif s.paused_at is not null then
             return format('Its job is paused since %s%s; pgtick.resume_job continues it.', s.paused_at, coalesce(' (' || s.paused_note || ')', ''));

@@ -59,39 +59,16 @@ language plpgsql
 set search_path = pg_catalog, pg_temp
 as $$
 declare
-    job pgtick.jobs := pgtick.job_named(job_id);
+    job pgtick.jobs := pgtick.lock_job(job_id);
     target constant timestamptz := greatest(at, now());
-    made_until timestamptz;
-    moved pgtick.pending_executions;
 begin
     if job.schedule_type = 'CRON' then
         raise exception 'job_id: job % recurs; its times come from its expression', job_id using errcode = 'object_not_in_prerequisite_state';
     elsif at is null or not isfinite(at) or at > now() + interval '10 years' then
         raise exception 'at: must be a time within 10 years, not %', coalesce(at::text, 'null') using errcode = 'invalid_parameter_value';
     end if;
-    select min(w.until_at) into made_until from pgtick.partition_windows w where w.parent in ('pending_executions', 'finished_executions');
-    delete from pgtick.pending_executions p where p.job_id = reschedule.job_id and p.attempt = 0 and p.origin is null returning p.* into moved;
-    if not found then
-        delete from pgtick.schedules s where s.job_id = reschedule.job_id
-        returning s.job_id, s.next_run_at, s.next_run_at, s.user_id, s.task_key, s.priority
-        into moved.job_id, moved.scheduled_at, moved.due_at, moved.user_id, moved.task_key, moved.priority;
-        if not found then
-            raise exception 'job_id: job % has started already, or is over', job_id using errcode = 'object_not_in_prerequisite_state';
-        end if;
-    end if;
-    if target < made_until then
-        insert into pgtick.pending_executions (job_id, scheduled_at, due_at, user_id, task_key, priority, overlap)
-        values (job.job_id, target, target, moved.user_id, moved.task_key, moved.priority, moved.overlap);
-    else
-        insert into pgtick.schedules (job_id, user_id, task_key, next_run_at, timezone, priority, policies)
-        values (job.job_id, moved.user_id, moved.task_key, target, job.timezone, moved.priority, job.policies);
-    end if;
-    update pgtick.jobs j set run_at = target, schedule_type = 'DATE', updated_at = now() where j.job_id = reschedule.job_id;
-    perform pgtick.audit('reschedule', job_id::text, jsonb_build_object('from', moved.scheduled_at, 'to', target));
-    if target <= now() + interval '1 second' then
-        perform pg_notify('pgtick_due', (extract(epoch from target) * 1000000)::bigint::text);
-    end if;
-    return pgtick.execution_id(target, job.job_id);
+    perform pgtick.edit_job(job_id, jsonb_build_object('schedule', to_char(target at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')), 'reschedule');
+    return pgtick.execution_id((select s.next_run_at from pgtick.schedules s where s.job_id = reschedule.job_id), job_id);
 end $$;
 comment on function pgtick.reschedule is 'Moves a job that runs once, and has not started, to another time (now, when that is past). Returns the id of its execution.';
 
@@ -133,7 +110,8 @@ as $$
         union all
         (select s.next_run_at, s.job_id, s.task_key, 'PLANNED'
          from pgtick.schedules s
-         where s.next_run_at is not null and s.paused_at is null and s.problem is null and (next_runs.job_id is null or s.job_id = next_runs.job_id)
+         where s.next_run_at is not null and s.paused_at is null and s.cancelled_at is null and s.problem is null
+           and (next_runs.job_id is null or s.job_id = next_runs.job_id)
          order by s.next_run_at limit max_count)
     ) as n
     left join pgtick.tasks t using (task_key)

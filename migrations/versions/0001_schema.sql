@@ -84,6 +84,8 @@ create index jobs_cancelled on pgtick.jobs (user_id, job_id) where cancelled_at 
 -- One row per job with an occurrence ahead that is not pending yet: cron jobs, and one-offs beyond the partitions made
 -- so far (no expression). zone_version is the zone data next_run_at was computed with; when it differs from the
 -- planner's (or is null: never computed), the planner computes next_run_at again, strictly after planned_through.
+-- skips are times at which a person wants no run. A one-off that was cancelled here, before there was a partition for
+-- its execution, stays with cancelled_at.
 create table pgtick.schedules (
     job_id uuid not null,
     user_id text not null,
@@ -99,17 +101,21 @@ create table pgtick.schedules (
     runs bigint not null default 0,
     paused_at timestamptz,
     paused_note text,
+    skips timestamptz[],
+    cancelled_at timestamptz,
     problem text,
     constraint schedules_pkey primary key (job_id),
     constraint schedules_next_run_at_is_sane check (next_run_at >= '2000-01-01 00:00Z' and next_run_at < '2200-01-01 00:00Z'),
     constraint schedules_policies_is_an_object check (jsonb_typeof(policies) = 'object'),
     constraint schedules_runs_is_not_negative check (runs >= 0)
 ) with (fillfactor = 80);
-create index schedules_by_next_run on pgtick.schedules (next_run_at) where next_run_at is not null and paused_at is null and problem is null;
+create index schedules_by_next_run on pgtick.schedules (next_run_at) where next_run_at is not null and paused_at is null and cancelled_at is null
+    and problem is null;
 create index schedules_by_user on pgtick.schedules (user_id, next_run_at);
 
 -- PENDING (attempt = 0) and RETRYING (attempt > 0: so many attempts failed, see errors).
 -- overlap is null where runs of one job may overlap; suspect rows were lost with a worker and run alone from now on.
+-- A negative priority is the same priority, out of sight of claims: it waits for the run of its job to end.
 create table pgtick.pending_executions (
     job_id uuid not null,
     scheduled_at timestamptz not null,
@@ -127,8 +133,8 @@ create table pgtick.pending_executions (
     constraint pending_executions_times_are_sane check (scheduled_at >= '2000-01-01 00:00Z' and scheduled_at < '2200-01-01 00:00Z'
         and due_at >= '2000-01-01 00:00Z' and due_at < '2200-01-01 00:00Z'),
     constraint pending_executions_attempt_is_not_negative check (attempt >= 0 and losses >= 0),
-    constraint pending_executions_priority_is_1_to_4 check (priority between 1 and 4),
-    constraint pending_executions_overlap_is_known check (overlap in ('skip', 'queue_one', 'cancel_running'))
+    constraint pending_executions_priority_is_1_to_4 check (abs(priority) between 1 and 4),
+    constraint pending_executions_overlap_is_known check (overlap in ('skip', 'queue_one', 'cancel_running', 'wait'))
 ) partition by range (due_at);
 create index pending_executions_for_claiming on pgtick.pending_executions (priority, due_at);
 create index pending_executions_by_job on pgtick.pending_executions (job_id);
@@ -137,7 +143,7 @@ create index pending_executions_by_user on pgtick.pending_executions (user_id, s
 -- IN_PROGRESS: claimed by a worker, until lease_expires_at at the latest. claim_id fences: a report counts only while
 -- its claim stands. Workers make the ids: claims commit asynchronously, and a sequence would give numbers that a server
 -- crash took back out a second time. cancel_requested_at: it is to be stopped, also while it runs. revoked_at: its job was
--- cancelled, so it must not start, nor be tried again.
+-- cancelled, so it must not start, nor be tried again. awaited: another run of its job waits for its end.
 create table pgtick.running_executions (
     claim_id bigint not null,
     job_id uuid not null,
@@ -157,6 +163,7 @@ create table pgtick.running_executions (
     lease_expires_at timestamptz not null,
     cancel_requested_at timestamptz,
     revoked_at timestamptz,
+    awaited boolean not null default false,
     progress jsonb,
     errors jsonb,
     constraint running_executions_pkey primary key (claim_id),

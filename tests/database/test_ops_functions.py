@@ -310,7 +310,7 @@ def test_run_now_makes_one_more_execution_also_while_paused(connection: Connecti
     assert connection.execute(
         "select pgtick.execution_id(scheduled_at, job_id), origin, overlap, due_at <= clock_timestamp()"
         " from pgtick.pending_executions"
-    ).fetchone() == (execution_id, "run_now", "queue_one", True)
+    ).fetchone() == (execution_id, "run_now", "wait", True)
 
 
 # ── retry, reschedule, drain, next runs ──────────────────────────────────────────────────────────────────────────────

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 from app.clock import Clock
 from app.settings import Settings
+from app.store import queries
 from app.store.connections import HOT_OPTIONS
 from workers.claimer import Claimer
 from workers.execution import Execution, Outcome
@@ -58,6 +60,15 @@ class Bench:
             await reporter.tick()
 
         self._with_link(tick)
+
+    def recover(self) -> None:
+        """What a janitor does about claims whose lease is over."""
+
+        async def recover(link: Link) -> None:
+            connection = await link.connection()
+            await connection.execute(queries.recover_expired, {"n": 1000, "grace": timedelta(0)})
+
+        self._with_link(recover)
 
     def _with_link(self, work: Callable[[Link], Any]) -> None:
         async def run() -> None:

@@ -30,48 +30,48 @@ free as (
     where overlap is null
     returning claim_id, job_id, scheduled_at, due_at, task_key, priority, attempt, losses, suspect, expires_at, user_id
 ),
--- One run at a time of the others: the unique index lets only one in.
+-- One run at a time of the others: the unique index lets only one in, and what came too late to start keeps out of it.
+-- Behind one whose turn has come there may be more.
 alone as (
     insert into pgtick.running_executions (claim_id, job_id, scheduled_at, due_at, user_id, task_key, priority, attempt, losses, suspect, overlap,
-        expires_at, origin, worker_id, lease_expires_at, errors)
+        expires_at, origin, worker_id, lease_expires_at, awaited, errors)
     select claim_id, job_id, scheduled_at, due_at, user_id, task_key, priority, attempt + 1, losses, suspect, overlap, expires_at, origin,
-        %(worker_id)s, clock_timestamp() + %(lease)s, errors
+        %(worker_id)s, clock_timestamp() + %(lease)s, overlap = 'wait', errors
     from gone
-    where overlap is not null
+    where overlap is not null and (expires_at is null or expires_at > clock_timestamp() or attempt + losses > 0)
     order by due_at
     on conflict (job_id) where overlap is not null do nothing
     returning claim_id, job_id, scheduled_at, due_at, task_key, priority, attempt, losses, suspect, expires_at, user_id
 ),
--- A run of the same job is not over. An occurrence that is due is left out; what must or can wait goes back.
+-- A run of the same job is not over. What is not due yet goes back and is tried again; what is waits out of sight of
+-- claims (negative priority), and pgtick.settle_waiting sees to it.
 kept_out as (
-    select g.*, g.overlap = 'skip' and g.attempt = 0 and g.due_at <= clock_timestamp() as left_out
+    select g.*, g.due_at <= clock_timestamp() as waits
     from gone g
     where g.overlap is not null
       and not exists (select from alone a where a.job_id = g.job_id and a.scheduled_at = g.scheduled_at)
 ),
-skipped as (
-    insert into pgtick.finished_executions (job_id, scheduled_at, user_id, task_key, status, attempt, due_at, finished_at, origin, error)
-    select job_id, scheduled_at, user_id, task_key, 'SKIPPED', attempt, due_at, clock_timestamp(), origin, 'the run before it was not over (overlap: skip)'
-    from kept_out
-    where left_out
-    on conflict do nothing
-),
 put_back as (
     insert into pgtick.pending_executions (job_id, scheduled_at, due_at, user_id, task_key, priority, attempt, losses, suspect, overlap,
         expires_at, origin, errors)
-    select job_id, scheduled_at, greatest(due_at, clock_timestamp() + interval '0.5 s'), user_id, task_key, priority, attempt, losses, suspect, overlap,
+    select job_id, scheduled_at, due_at, user_id, task_key, case when waits then -priority else priority end, attempt, losses, suspect, overlap,
         expires_at, origin, errors
     from kept_out
-    where not left_out
 ),
-mine as (
-    select * from free union all select * from alone
+-- Those kept out are told, too, under no claim: 0 for those that wait, -1 for those that went back.
+taken as (
+    select * from free
+    union all
+    select * from alone
+    union all
+    select case when waits then 0 else -1 end, job_id, scheduled_at, due_at, task_key, priority, attempt, losses, suspect, expires_at, user_id
+    from kept_out
 )
 -- Parameters as text: the worker decodes them row by row, so that one unreadable row cannot spoil the batch.
-select mine.claim_id, mine.job_id, extract(epoch from mine.due_at)::float8,
-       case when isfinite(mine.scheduled_at) then (extract(epoch from mine.scheduled_at) * 1000000)::int8 end,
-       mine.task_key, mine.priority, mine.attempt, mine.losses, mine.suspect, extract(epoch from mine.expires_at)::float8, mine.user_id,
+select taken.claim_id, taken.job_id, extract(epoch from taken.due_at)::float8,
+       case when isfinite(taken.scheduled_at) then (extract(epoch from taken.scheduled_at) * 1000000)::int8 end,
+       taken.task_key, taken.priority, taken.attempt, taken.losses, taken.suspect, extract(epoch from taken.expires_at)::float8, taken.user_id,
        jobs.parameters::text, jobs.max_retries, jobs.timeout_s
-from mine
+from taken
 left join pgtick.jobs using (job_id)
 order by 3

@@ -1,4 +1,5 @@
--- Ends claims whose run succeeded. Returns the claims that still stood; an outcome of any other came too late.
+-- Ends claims whose run succeeded. Returns the claims that still stood, with their job where its end was awaited; an
+-- outcome of any other came too late.
 with
 over as (
     delete from pgtick.running_executions r
@@ -13,4 +14,4 @@ stored as (
         losses, origin, errors, result::jsonb
     from over
 )
-select claim_id from over
+select claim_id, case when awaited then job_id end from over

@@ -15,4 +15,4 @@ stored as (
         worker_id, losses, origin, coalesce(error::jsonb ->> 'error', errors -> -1 ->> 'error'), coalesce(errors || error::jsonb, errors, jsonb_build_array(error::jsonb))
     from over
 )
-select claim_id from over
+select claim_id, case when awaited then job_id end from over

@@ -3,7 +3,8 @@
 with
 moved as (
     update pgtick.schedules s
-    set next_run_at = d.next_run_at, planned_through = coalesce(d.planned_through, s.planned_through), runs = d.runs, zone_version = %(zone_version)s
+    set next_run_at = d.next_run_at, planned_through = coalesce(d.planned_through, s.planned_through), runs = d.runs, zone_version = %(zone_version)s,
+        skips = case when s.skips is not null then (select array_agg(at order by at) from unnest(s.skips) as left_over (at) where at > now()) end
     from unnest(%(job_ids)s::uuid[], %(next_run_ats)s::timestamptz[], %(planned_throughs)s::timestamptz[], %(runs)s::int8[])
         as d (job_id, next_run_at, planned_through, runs)
     where s.job_id = d.job_id

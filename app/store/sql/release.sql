@@ -1,4 +1,5 @@
--- Hands claims back whose run did not happen or was stopped by us: no attempt is charged. Returns those that still stood.
+-- Hands claims back whose run did not happen or was stopped by us: no attempt is charged. What may have started in time
+-- has no deadline any more. Returns those that still stood, with their job where their end was awaited.
 with
 over as (
     delete from pgtick.running_executions r
@@ -8,7 +9,8 @@ over as (
 waiting as (
     insert into pgtick.pending_executions (job_id, scheduled_at, due_at, user_id, task_key, priority, attempt, losses, suspect, overlap,
         expires_at, origin, errors)
-    select job_id, scheduled_at, due_at, user_id, task_key, priority, attempt - 1, losses, suspect, overlap, expires_at, origin, errors
+    select job_id, scheduled_at, due_at, user_id, task_key, priority, attempt - 1, losses, suspect, overlap,
+        case when due_at > clock_timestamp() then expires_at end, origin, errors
     from over
     where cancel_requested_at is null and revoked_at is null
 ),
@@ -20,4 +22,4 @@ cancelled as (
     from over
     where cancel_requested_at is not null or revoked_at is not null
 )
-select claim_id from over
+select claim_id, case when awaited then job_id end from over

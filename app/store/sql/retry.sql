@@ -23,4 +23,4 @@ cancelled as (
     from over
     where cancel_requested_at is not null or revoked_at is not null
 )
-select claim_id from over
+select claim_id, case when awaited then job_id end from over
