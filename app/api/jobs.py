@@ -17,6 +17,7 @@ from app.api.scheduling import Planned, plan
 from app.api.services import current
 from app.clock import clock
 from app.domain.ids import parse_uuid, uuid7, uuid7s
+from app.schedule import horizon
 from app.schedule.errors import ScheduleError, ScheduleErrors
 from app.schedule.policies import Policies
 from app.store import job_search, jobs
@@ -103,18 +104,19 @@ def index() -> Response:
 
 @blueprint.get("/jobs/<job_id>")
 def show(job_id: str) -> Response:
-    return responses.answer(_job(_known(job_id)))
+    return responses.answer(whole_job(known_id(job_id)))
 
 
 @blueprint.delete("/jobs/<job_id>")
 def cancel(job_id: str) -> Response:
-    known = _known(job_id)
+    known = known_id(job_id)
     if current().pool.run(lambda c: jobs.cancel(c, known)) is None:
         raise problems.not_found("job")
-    return responses.answer(_job(known))
+    return responses.answer(whole_job(known))
 
 
-def _known(job_id: str) -> str:
+def known_id(job_id: str) -> str:
+    """The id as the database has it; 404 for what is none."""
     known = parse_uuid(job_id)
     if known is None:
         raise problems.not_found("job")
@@ -150,7 +152,8 @@ def _listed(item: job_search.Listed) -> dict[str, Any]:
     }
 
 
-def _job(job_id: str) -> dict[str, Any]:
+def whole_job(job_id: str) -> dict[str, Any]:
+    """A job as it is shown alone."""
     row = current().pool.run(lambda c: jobs.get(c, job_id))
     if row is None:
         raise problems.not_found("job")
@@ -159,10 +162,17 @@ def _job(job_id: str) -> dict[str, Any]:
     page = current().pool.run(lambda c: job_search.page(c, wanted, None, 1, clock.now_utc(), users))
     run = page.items[0].execution if page.items else None
     policies = _policies(row)
-    first = row["next_run_at"] if row["paused_at"] is None and row["problem"] is None else None
+    active = row["paused_at"] is None and row["problem"] is None and row["cancelled_at"] is None
+    first = row["next_run_at"] if active else None
     if first is None and run is not None and run["status"] == "PENDING" and row["expression"] is None:
         first = run["scheduled_at"]
     try:
+        if first is not None and row["expression"] is not None and row["zone_version"] is None:
+            # Made in SQL, edited or resumed just now: the planner has not come to it yet.
+            since = row["planned_through"] or row["anchor_at"]
+            first = horizon.first(
+                row["expression"], row["timezone"], policies, since, anchor=row["anchor_at"], runs=row["runs"]
+            )
         coming = responses.next_runs(
             row["expression"], row["timezone"], policies, first, row["anchor_at"], row["runs"] or 0
         )
@@ -179,7 +189,7 @@ def _job(job_id: str) -> dict[str, Any]:
         "parameters": responses.raw(row["parameters"]),
         "max_retries": row["max_retries"],
         "timeout_s": row["timeout_s"],
-        "policies": row["policies"] or {},
+        "policies": responses.policies(policies) if policies else row["policies"],
         "created_at": responses.rfc3339(row["created_at"]),
         "updated_at": responses.rfc3339(row["updated_at"]),
         "cancelled_at": responses.rfc3339(row["cancelled_at"]),

@@ -82,7 +82,7 @@ def read_batch(body: bytes) -> list[Read]:
         raise Malformed("nested too deep") from None
     if not isinstance(value, list):
         raise TypeError("the body must be an array of jobs")
-    return [_explain(item) for item in value]
+    return [explain(item) for item in value]
 
 
 def read_lines(body: bytes) -> list[Read]:
@@ -95,6 +95,19 @@ def read_lines(body: bytes) -> list[Read]:
             except Malformed as error:
                 read.append(_nothing(f"the line is not JSON: {error}"))
     return read
+
+
+def read_object(body: bytes) -> dict[str, Any] | list[Fault]:
+    """The members of a JSON object, or what is wrong with it as JSON. Raises Malformed for what is no JSON."""
+    try:
+        value = json_checks.read(body.decode())
+    except RecursionError:
+        return [Fault(json_checks.deepest_member(body.decode()), f"nested deeper than {json_checks.MAX_DEPTH} levels")]
+    if not isinstance(value, dict):
+        return [Fault("", "the body must be an object")]
+    twice = [Fault(pointer("", key), "the key is there twice") for key in getattr(value, "twice", ())]
+    broken = [fault for name, member in value.items() for fault in json_checks.faults(member, pointer("", name))]
+    return twice + broken or value
 
 
 def canonical(body: bytes) -> bytes:
@@ -111,10 +124,11 @@ def _explain_text(text: str) -> Read:
     except RecursionError:
         fault = Fault(json_checks.deepest_member(text), f"nested deeper than {json_checks.MAX_DEPTH} levels")
         return Read(JobPost(task_id=""), frozenset(_FIELDS), [fault])
-    return _explain(value, text)
+    return explain(value, text)
 
 
-def _explain(value: Any, text: str | None = None) -> Read:
+def explain(value: Any, text: str | None = None) -> Read:
+    """One job from decoded JSON, with everything that is wrong with it; `text` is where it was read from."""
     if not isinstance(value, dict):
         return _nothing("a job must be an object")
     faults = [Fault(pointer("", key), "the key is there twice") for key in getattr(value, "twice", ())]

@@ -16,11 +16,16 @@ from app.domain.execution import PENDING, ExecutionId
 from app.domain.job import CRON, DATE
 from app.schedule import horizon
 from app.schedule.policies import Policies
+from app.schedule.zones import zone
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import WSGIEnvironment
 
 _encode = msgspec.json.Encoder().encode
+_RECURRING = Policies.defaults(recurring=True)
+_ONE_OFF = Policies.defaults(recurring=False)
+_RECURRING_SHOWN = Raw(_encode(_RECURRING.full_dict()))
+_ONE_OFF_SHOWN = Raw(_encode(_ONE_OFF.full_dict()))
 
 
 class _Finished(Response):
@@ -63,7 +68,7 @@ def created_job(planned: Planned, now: datetime) -> dict[str, Any]:
         "parameters": Raw(job.parameters.encode()),
         "max_retries": job.max_retries,
         "timeout_s": job.timeout_s,
-        "policies": {} if job.policies is None else Raw(job.policies.encode()),
+        "policies": policies(planned.policies),
         "created_at": rfc3339(now),
         "warnings": planned.warnings,
     }
@@ -112,6 +117,27 @@ def execution(row: Mapping[str, Any]) -> dict[str, Any]:
         "skipped": row["skipped"],
         "origin": row["origin"],
     }
+
+
+def policies(chosen: Policies) -> Any:
+    """Every policy with its value, the defaults, too. Those that change nothing are the same for nearly all jobs."""
+    if chosen is _RECURRING:
+        return _RECURRING_SHOWN
+    return _ONE_OFF_SHOWN if chosen is _ONE_OFF else chosen.full_dict()
+
+
+def seconds(at: datetime | None) -> str | None:
+    """`2026-03-08T07:00:00Z`: for times of schedules, which rarely have fractions."""
+    return None if at is None else at.astimezone(UTC).isoformat().replace("+00:00", "Z")
+
+
+def local(at: datetime | None, timezone: str) -> str | None:
+    return None if at is None else at.astimezone(zone(timezone)).isoformat()
+
+
+def run(coming: horizon.Run) -> dict[str, Any]:
+    """A coming run: in UTC, on the wall of its zone, and what is odd about it."""
+    return {"at": seconds(coming.at), "local": coming.local.isoformat(), "note": coming.note}
 
 
 def job_schedule(row: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,0 +1,113 @@
+"""/schedules: what an expression means before it is saved, and how many starts all of them make."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from typing import Any
+
+from flask import Blueprint, Response
+
+from app.api import problems, requests, responses, scheduling
+from app.api.bodies import JSON, read_body
+from app.api.json_checks import Malformed, pointer
+from app.api.problems import Fault, Problem
+from app.api.services import current
+from app.clock import clock
+from app.domain.ids import uuid7
+from app.schedule import horizon
+from app.schedule.cron import parse
+from app.schedule.dates import parse_date
+from app.schedule.errors import ScheduleError
+from app.store import verbs
+
+FIELDS = ("schedule", "timezone", "after", "n", "policies")
+MOST_RUNS = 100
+MOST_GRIDS = 20_000
+FORECAST_S = 1.0
+DAY_MINUTES = 1_440
+
+blueprint = Blueprint("schedules", __name__)
+
+
+@blueprint.post("/schedules/preview")
+def preview() -> Response:
+    _, body = read_body(JSON)
+    try:
+        given = requests.read_object(body)
+    except Malformed as error:
+        raise Problem(400, f"the body is not JSON: {error}") from None
+    found = given if isinstance(given, list) else preview_of(given, clock.now_utc())
+    if isinstance(found, list):
+        raise problems.invalid(found)
+    return responses.answer(found)
+
+
+@blueprint.get("/schedules/forecast")
+def forecast() -> Response:
+    """Starts per minute of the coming 24 h: every active schedule, by its expression."""
+    grids = current().pool.run(lambda c: verbs.grids(c, MOST_GRIDS))
+    start = clock.now_utc().replace(second=0, microsecond=0) + timedelta(minutes=1)
+    left: list[int] = []
+    starts = horizon.forecast(_in_time(grids, left), start, DAY_MINUTES)
+    peak = max(range(DAY_MINUTES), key=lambda minute: starts[minute])
+    return responses.answer(
+        {
+            "start": responses.seconds(start),
+            "minutes": starts,
+            "total": sum(starts),
+            "peak": {"at": responses.seconds(start + timedelta(minutes=peak)), "starts": starts[peak]},
+            "jobs_left_out": sum(left),
+        }
+    )
+
+
+def preview_of(given: dict[str, Any], now: datetime) -> dict[str, Any] | list[Fault]:
+    """The next runs of a schedule and what it says in plain English, or everything that is wrong with the request."""
+    faults = [
+        Fault(pointer("", name), f"there is no such field; there are {', '.join(FIELDS)}")
+        for name in given
+        if name not in FIELDS
+    ]
+    if given.get("schedule") is None:
+        faults.append(Fault("/schedule", "is required"))
+    n = given.get("n", 10)
+    if isinstance(n, bool) or not isinstance(n, int) or not 1 <= n <= MOST_RUNS:
+        faults.append(Fault("/n", f"must be a whole number from 1 to {MOST_RUNS}"))
+    after = now
+    if given.get("after") is not None:
+        try:
+            after, _ = parse_date(given["after"], None, now, field="after")
+        except ScheduleError as error:
+            faults.append(Fault("/after", error.rule))
+    job = {name: given[name] for name in ("schedule", "timezone", "policies") if name in given}
+    planned = scheduling.plan(
+        requests.explain({"task_id": "-", **job}), uuid7(now.timestamp()), "", now, lambda _: True
+    )
+    if isinstance(planned, list):
+        return faults + planned
+    if faults:
+        return faults
+    one = planned.job
+    if one.expression is None:
+        at = one.runs_at(now)
+        run = {"at": responses.seconds(at), "local": responses.local(at, one.timezone), "note": None}
+        return {"runs": [run], "description": "once", "timezone": one.timezone, "warnings": planned.warnings}
+    runs = horizon.upcoming(one.expression, one.timezone, planned.policies, after, n, anchor=after)
+    return {
+        "runs": [responses.run(run) for run in runs],
+        "description": parse(one.expression, one.timezone).describe(),
+        "timezone": one.timezone,
+        "warnings": planned.warnings,
+    }
+
+
+def _in_time(grids: list[tuple[str, str, int]], left: list[int]) -> Iterator[tuple[str, str, int]]:
+    """As many of them as a second is enough for, those with the most jobs first; the others' jobs go to `left`."""
+    deadline = time.monotonic() + FORECAST_S
+    for grid in grids:
+        if time.monotonic() < deadline:
+            yield grid
+        else:
+            left.append(grid[2])

@@ -1,0 +1,255 @@
+"""/jobs/{id}/…: what can be done to a job, and when it runs next."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Annotated, Any, TypeVar
+
+import msgspec
+from flask import Blueprint, Response, request
+from msgspec import Meta, Struct
+
+from app.api import editing, problems, requests, responses
+from app.api.bodies import JSON, read_body
+from app.api.jobs import known_id, whole_job
+from app.api.json_checks import Malformed, pointer
+from app.api.problems import Fault, Problem
+from app.api.services import current
+from app.clock import clock
+from app.domain.job import CRON
+from app.schedule import horizon
+from app.schedule.cron import parse
+from app.schedule.dates import parse_instant
+from app.schedule.errors import ScheduleError, ScheduleErrors
+from app.schedule.policies import Policies
+from app.store import verbs
+from app.store.pool import Connection
+
+MOST_RUNS = 100
+MOST_BACKFILLED = 1_000
+OLDEST_BACKFILL = timedelta(days=31)
+
+Note = Annotated[str, Meta(max_length=1000, pattern=r"^[^\x00]*$")]
+T = TypeVar("T", bound=Struct)
+
+blueprint = Blueprint("verbs", __name__)
+
+
+class Pause(Struct, forbid_unknown_fields=True):
+    note: Note | None = None
+
+
+class Skip(Struct, forbid_unknown_fields=True):
+    scheduled_at: str | None = None
+
+
+class Backfill(Struct, forbid_unknown_fields=True):
+    start: str
+    end: str
+    dry_run: bool = False
+
+
+@blueprint.patch("/jobs/<job_id>")
+def edit(job_id: str) -> Response:
+    known = known_id(job_id)
+    _, body = read_body(JSON)
+    try:
+        changed = _run(lambda c: editing.edit(c, known, body, clock.now_utc()))
+    except Malformed as error:
+        raise Problem(400, f"the body is not JSON: {error}") from None
+    if isinstance(changed, list):
+        raise problems.invalid(changed)
+    return responses.answer(whole_job(known) | {"changed": changed})
+
+
+@blueprint.post("/jobs/<job_id>/pause")
+def pause(job_id: str) -> Response:
+    known, asked = known_id(job_id), _read(Pause)
+    taken_back = _run(lambda c: verbs.pause(c, known, asked.note))
+    return responses.answer(whole_job(known) | {"taken_back": taken_back})
+
+
+@blueprint.post("/jobs/<job_id>/resume")
+def resume(job_id: str) -> Response:
+    known = known_id(job_id)
+    resumed = _run(lambda c: verbs.resume(c, known))
+    return responses.answer(whole_job(known) | {"changed": resumed})
+
+
+@blueprint.post("/jobs/<job_id>/run")
+def run(job_id: str) -> Response:
+    known = known_id(job_id)
+    made = _run(lambda c: verbs.run_now(c, known))
+    return responses.answer({"job_id": known, "execution_id": made}, 202, {"Location": f"/executions/{made}"})
+
+
+@blueprint.post("/jobs/<job_id>/skip")
+def skip(job_id: str) -> Response:
+    known, asked = known_id(job_id), _read(Skip)
+    at = None if asked.scheduled_at is None else _instant(asked.scheduled_at, "scheduled_at")
+    skipped = _run(lambda c: skip_run(c, known, at, clock.now_utc()))
+    return responses.answer({"job_id": known, "execution_id": skipped, "status": "SKIPPED"})
+
+
+@blueprint.post("/jobs/<job_id>/backfill")
+def backfill(job_id: str) -> Response:
+    known, asked = known_id(job_id), _read(Backfill)
+    start, end = _instant(asked.start, "start"), _instant(asked.end, "end")
+    answer = _run(lambda c: backfill_runs(c, known, start, end, asked.dry_run, clock.now_utc()))
+    return responses.answer({"job_id": known, **answer}, 200 if asked.dry_run else 202)
+
+
+@blueprint.get("/jobs/<job_id>/next")
+def coming(job_id: str) -> Response:
+    known = known_id(job_id)
+    text = request.args.get("n", "10")
+    if not (text.isascii() and text.isdecimal() and len(text) < 4 and 1 <= int(text) <= MOST_RUNS):
+        raise problems.bad_parameter("n", f"must be a whole number from 1 to {MOST_RUNS}")
+    found = _run(lambda c: next_runs(c, known, int(text), clock.now_utc()))
+    return responses.answer({"job_id": known, **found})
+
+
+# ── what the command line does, too ──────────────────────────────────────────────────────────────────────────────────
+
+
+def skip_run(connection: Connection, job_id: str, at: datetime | None, now: datetime) -> str:
+    """Leaves out the coming occurrence at `at`, or the next one; returns its id."""
+    row = _recurring(connection, job_id, "cancel it instead")
+    policies = Policies.from_dict(row["policies"], recurring=True)
+    pending = verbs.pending(connection, job_id)
+    if at is None:
+        at = pending[0] if pending else _first_not_skipped(row, policies, max(now, row["planned_through"] or now))
+    elif at not in pending:
+        tick = timedelta(microseconds=1)
+        on_grid = horizon.first(
+            row["expression"], row["timezone"], policies, at - tick, anchor=row["anchor_at"], runs=row["runs"]
+        )
+        if at <= now or on_grid != at:
+            raise verbs.Refused(422, "scheduled_at", "is no coming occurrence of the job")
+    if at is None:
+        raise verbs.Refused(409, "job_id", "the job has no occurrence to come")
+    return verbs.skip(connection, job_id, at)
+
+
+def backfill_runs(
+    connection: Connection, job_id: str, start: datetime, end: datetime, dry_run: bool, now: datetime
+) -> dict[str, Any]:
+    """Runs, or only counts, what the schedule would have run from `start` to `end`, both included."""
+    if start > end:
+        raise verbs.Refused(422, "end", "is before start")
+    if end > now:
+        raise verbs.Refused(422, "end", "is not past")
+    if start < now - OLDEST_BACKFILL:
+        raise verbs.Refused(422, "start", f"is more than {OLDEST_BACKFILL.days} days ago")
+    row = _recurring(connection, job_id, "run it again instead")
+    policies = Policies.from_dict(row["policies"], recurring=True)
+    times, total = horizon.between(
+        row["expression"], row["timezone"], policies, start, end, anchor=row["anchor_at"], limit=MOST_BACKFILLED
+    )
+    if total > MOST_BACKFILLED and not dry_run:
+        raise verbs.Refused(422, "end", f"{total} runs are more than the {MOST_BACKFILLED} of one backfill")
+    made = 0 if dry_run or not times else verbs.backfill(connection, job_id, times)
+    shown = [responses.seconds(at) for at in times]
+    return {"dry_run": dry_run, "occurrences": total, "made": made, "times": shown}
+
+
+def next_runs(connection: Connection, job_id: str, n: int, now: datetime) -> dict[str, Any]:
+    """The next n runs of a job with local times and notes, and its schedule in plain English."""
+    row = verbs.definition(connection, job_id)
+    if row is None:
+        raise verbs.Refused(404, "job_id", "there is no such job")
+    pending = verbs.pending(connection, job_id)
+    active = row["cancelled_at"] is None and row["paused_at"] is None
+    if row["schedule_type"] != CRON:
+        at = pending[0] if pending else row["next_run_at"]
+        coming = [at] if at is not None and active else []
+        return {
+            "description": "once",
+            "runs": [{"at": responses.seconds(at), "local": None, "note": None} for at in coming],
+        }
+    skips = set(row["skips"] or ())
+    policies = Policies.from_dict(row["policies"], recurring=True)
+    runs = horizon.upcoming(
+        row["expression"],
+        row["timezone"],
+        policies,
+        now,
+        n + len(skips),
+        anchor=row["anchor_at"],
+        runs=max(0, (row["runs"] or 0) - len(pending)),
+    )
+    kept = [run for run in runs if run.at not in skips][:n] if active else []
+    description = parse(row["expression"], row["timezone"]).describe()
+    return {"description": description, "runs": [responses.run(run) for run in kept]}
+
+
+def _first_not_skipped(row: dict[str, Any], policies: Policies, after: datetime) -> datetime | None:
+    at: datetime | None = after
+    while at is not None:
+        at = horizon.first(
+            row["expression"], row["timezone"], policies, at, anchor=row["anchor_at"], runs=row["runs"] or 0
+        )
+        if at not in (row["skips"] or ()):
+            return at
+    return None
+
+
+def _recurring(connection: Connection, job_id: str, instead: str) -> dict[str, Any]:
+    row = verbs.definition(connection, job_id)
+    if row is None:
+        raise verbs.Refused(404, "job_id", "there is no such job")
+    if row["cancelled_at"] is not None:
+        raise verbs.Refused(409, "job_id", "the job is cancelled")
+    if row["schedule_type"] != CRON:
+        raise verbs.Refused(409, "job_id", f"the job runs once; {instead}")
+    return row
+
+
+def _run(work: Any) -> Any:
+    try:
+        return current().pool.run(work)
+    except verbs.Refused as error:
+        if error.status == 404:
+            raise problems.not_found("job") from None
+        if error.status == 409:
+            raise Problem(409, error.rule) from None
+        raise problems.invalid([Fault(f"/{error.field}", error.rule)]) from None
+    except (ScheduleError, ScheduleErrors) as error:
+        raise Problem(409, f"the job's own schedule is broken: {error}") from None
+
+
+def _read(kind: type[T]) -> T:
+    """The body of a verb; without one, its defaults."""
+    if not request.get_data(cache=True).strip():
+        body = b"{}"
+    else:
+        _, body = read_body(JSON)
+    try:
+        given = requests.read_object(body)
+    except Malformed as error:
+        raise Problem(400, f"the body is not JSON: {error}") from None
+    if isinstance(given, list):
+        raise problems.invalid(given)
+    faults: list[Fault] = []
+    for name, value in given.items():
+        at = pointer("", name)
+        types = {field.name: field.type for field in msgspec.structs.fields(kind)}
+        if name not in types:
+            faults.append(Fault(at, f"there is no such field; there are {', '.join(types)}"))
+            continue
+        try:
+            msgspec.convert(value, types[name])
+        except msgspec.ValidationError as error:
+            faults.append(Fault(at, str(error).replace("`", "")))
+    required = [field.name for field in msgspec.structs.fields(kind) if field.required]
+    faults += [Fault(f"/{name}", "is required") for name in required if name not in given]
+    if faults:
+        raise problems.invalid(faults)
+    return msgspec.convert(given, kind)
+
+
+def _instant(text: str, name: str) -> datetime:
+    try:
+        return parse_instant(text, name)
+    except ScheduleError as error:
+        raise problems.invalid([Fault(f"/{name}", error.rule)]) from None

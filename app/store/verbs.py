@@ -1,0 +1,126 @@
+"""What people do to a job beyond creating and cancelling it: thin calls of the functions of the schema."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from datetime import datetime, timedelta
+from typing import Any
+
+import msgspec
+import psycopg
+from psycopg.rows import dict_row
+
+from app.errors import PgtickError
+from app.store.pool import Connection
+
+PARTITIONS_AT_ONCE = timedelta(days=2)
+
+_DEFINITION = """
+select j.job_id, j.user_id, j.task_id, j.schedule_type, j.expression, j.timezone, j.run_at,
+       j.parameters::text as parameters, j.max_retries, j.timeout_s, j.policies, j.cancelled_at,
+       s.next_run_at, s.anchor_at, s.planned_through, s.zone_version, s.runs, s.skips, s.paused_at
+from pgtick.jobs j
+left join pgtick.schedules s using (job_id)
+where j.job_id = %s
+"""
+
+_PENDING = """
+select scheduled_at from pgtick.pending_executions
+where job_id = %s and attempt = 0 and losses = 0 and origin is null and due_at > clock_timestamp()
+order by 1
+"""
+
+
+class Refused(PgtickError):
+    """A verb that cannot be done. `status` is what HTTP would say, `field` the argument at fault."""
+
+    def __init__(self, status: int, field: str, rule: str) -> None:
+        self.status = status
+        self.field = field
+        self.rule = rule
+        super().__init__(rule)
+
+
+@contextmanager
+def refusals() -> Iterator[None]:
+    """Turns the errors that the functions raise on purpose into Refused."""
+    try:
+        yield
+    except (
+        psycopg.errors.NoDataFound,
+        psycopg.errors.ObjectNotInPrerequisiteState,
+        psycopg.errors.InvalidParameterValue,
+    ) as error:
+        field, _, rule = (error.diag.message_primary or str(error)).partition(": ")
+        status = {"P0002": 404, "55000": 409}.get(error.sqlstate or "", 422)
+        raise Refused(status, field, rule) from error
+
+
+def pause(connection: Connection, job_id: str, note: str | None) -> int:
+    """How many pending executions were taken back."""
+    return int(_value(connection, "select pgtick.pause_job(%s, %s)", job_id, note))
+
+
+def resume(connection: Connection, job_id: str) -> bool:
+    return bool(_value(connection, "select pgtick.resume_job(%s)", job_id))
+
+
+def run_now(connection: Connection, job_id: str) -> str:
+    return str(_value(connection, "select pgtick.run_now(%s)", job_id))
+
+
+def skip(connection: Connection, job_id: str, at: datetime) -> str:
+    return str(_value(connection, "select pgtick.skip_run(%s, %s)", job_id, at))
+
+
+def backfill(connection: Connection, job_id: str, times: Sequence[datetime]) -> int:
+    """How many executions were made. Where history has no place for them yet, it gets one."""
+    row = connection.execute(
+        "select from_at from pgtick.partition_windows where parent = 'finished_executions'"
+    ).fetchone()
+    edge: datetime | None = row[0] if row and times else None
+    while edge is not None and edge > times[0]:
+        # A few at a time: every new partition costs locks until the end of its transaction.
+        edge = max(edge - PARTITIONS_AT_ONCE, times[0] - timedelta(hours=1))
+        connection.execute("select pgtick.ensure_partitions(since => %s)", [edge])
+    return int(_value(connection, "select pgtick.backfill(%s, %s::timestamptz[])", job_id, list(times)))
+
+
+def edit(connection: Connection, job_id: str, changes: dict[str, Any]) -> bool:
+    """Whether anything changed. Values of `changes` may be msgspec.Raw."""
+    encoded = msgspec.json.encode(changes).decode()
+    return bool(_value(connection, "select pgtick.edit_job(%s, %s::jsonb)", job_id, encoded))
+
+
+def lock(connection: Connection, job_id: str) -> None:
+    """Keeps others from changing the job until the end of the transaction."""
+    with refusals():
+        connection.execute("select pgtick.lock_job(%s)", [job_id])
+
+
+def definition(connection: Connection, job_id: str) -> dict[str, Any] | None:
+    """A job as it is defined, with its schedule."""
+    return connection.cursor(row_factory=dict_row).execute(_DEFINITION, [job_id]).fetchone()
+
+
+def pending(connection: Connection, job_id: str) -> list[datetime]:
+    """Times that its schedule has made pending and that are to come."""
+    return [row[0] for row in connection.execute(_PENDING, [job_id]).fetchall()]
+
+
+def grids(connection: Connection, limit: int) -> list[tuple[str, str, int]]:
+    """The expressions and zones of active schedules, with how many jobs have them, the most first."""
+    rows = connection.execute(
+        "select expression, timezone, count(*) from pgtick.schedules where expression is not null and next_run_at is"
+        " not null and paused_at is null and problem is null group by 1, 2 order by 3 desc, 1, 2 limit %s",
+        [limit],
+    )
+    return [(row[0], row[1], row[2]) for row in rows]
+
+
+def _value(connection: Connection, query: str, *values: Any) -> Any:
+    with refusals():
+        row = connection.execute(query, values).fetchone()
+    assert row is not None
+    return row[0]
