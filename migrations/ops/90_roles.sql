@@ -8,8 +8,8 @@ declare
     -- Functions that only look.
     looking constant text[] := array['execution_id', 'explain', 'in_words', 'lateness_bounds', 'lateness_quantile', 'next_runs', 'uuid7_floor', 'uuid7_time'];
     -- What people on call do. It runs as its owner: they have no rights on the tables themselves.
-    acting constant text[] := array['create_job', 'cancel_job', 'cancel_execution', 'pause_job', 'resume_job', 'run_now', 'retry_failed', 'reschedule',
-        'drain_worker', 'ensure_partitions'];
+    acting constant text[] := array['create_job', 'cancel_job', 'cancel_execution', 'pause_job', 'resume_job', 'run_now', 'backfill', 'skip_run',
+        'edit_job', 'retry_failed', 'reschedule', 'drain_worker', 'ensure_partitions'];
     given text[] := array(select rolname from pg_roles where rolname in ('pgtick_app', 'pgtick_operator', 'pgtick_reader') order by 1);
     thing record;
     taker text;
@@ -45,7 +45,7 @@ begin
                     execute format('grant insert, update, delete on pgtick.%I to %I', thing.name, taker);
                 end if;
             elsif thing.is_view or thing.name in ('tasks', 'workers', 'execution_stats', 'findings', 'partition_windows')
-                or taker = 'pgtick_operator' and thing.name in ('jobs', 'schedules', 'audit_log') then
+                or taker = 'pgtick_operator' and thing.name in ('jobs', 'schedules', 'audit_log', 'archives') then
                 execute format('grant select on pgtick.%I to %I', thing.name, taker);
             end if;
         end loop;

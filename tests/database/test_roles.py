@@ -120,6 +120,14 @@ def test_an_operator_acts_through_functions_and_is_on_record(owner_dsn: str, con
         assert refused(operator, "select pgtick.audit('forged', 'entry')")
 
 
+def test_an_operator_may_call_whatever_leaves_an_audit_entry(connection: Connection) -> None:
+    missing = connection.execute(
+        "select proname from pg_proc where pronamespace = 'pgtick'::regnamespace and prosrc like '%pgtick.audit(%'"
+        " and not (prosecdef and has_function_privilege('pgtick_operator', oid, 'execute'))"
+    ).fetchall()
+    assert missing == []
+
+
 def test_the_app_cannot_do_ddl_and_makes_its_partitions_through_a_function(
     owner_dsn: str, connection: Connection
 ) -> None:
