@@ -28,6 +28,8 @@ from app.store.connections import connect, cut, is_retryable
 
 HUNG_AFTER_S = 10.0
 """A round that takes longer, or a third of a lease, loses its connection."""
+READINGS = 3
+"""Of the database's clock in a round; the tightest counts, as each is as wrong as its round trip is long."""
 
 
 class Keeper:
@@ -89,12 +91,23 @@ class Keeper:
         try:
             sent = time.monotonic()
             row = connection.execute(queries.keep_alive, {**self._facts, "lease": lease, "renew": renew}).fetchone()
-            received = time.monotonic()
+            database_clock = read_clock(connection)
         finally:
             hung.cancel()
         assert row is not None
-        names = ("database_time", "drain", "standing", "cancelled", "revoked")
-        return {**dict(zip(names, row, strict=True)), "sent": sent, "received": received}
+        names = ("drain", "standing", "cancelled", "revoked")
+        return {**dict(zip(names, row, strict=True)), "sent": sent, "clock": database_clock}
+
+
+def read_clock(connection: psycopg.Connection[Any]) -> tuple[float, float, float]:
+    """The database's time, and when it was asked and had answered by this host's monotonic clock."""
+    readings = []
+    for _ in range(READINGS):
+        asked = time.monotonic()
+        row = connection.execute("select extract(epoch from clock_timestamp())::float8").fetchone()
+        assert row is not None
+        readings.append((row[0], asked, time.monotonic()))
+    return min(readings, key=lambda reading: reading[2] - reading[1])
 
 
 def is_stopped(pid: int) -> bool:

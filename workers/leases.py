@@ -123,7 +123,7 @@ class Leases:
         self.beat = time.monotonic()
         self.kept.set()
         sent, standing = report["sent"], set(report["standing"])
-        self._clock.observe(report["database_time"], sent, report["received"])
+        self._clock.observe(*report["clock"])
         leased_until = sent + self._clock.offset + self._settings.lease_s / 2
         lost = []
         for claim_id, execution in list(self._claims.items()):

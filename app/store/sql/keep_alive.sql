@@ -1,6 +1,6 @@
 -- Extends the leases of this worker's claims where they are no longer fresh, and says that it is alive, without ever
--- waiting for a row that somebody else has locked. Returns the database's time, whether a drain was asked for, and which
--- of its claims stand, are to be stopped, or must not start.
+-- waiting for a row that somebody else has locked. Returns whether a drain was asked for, and which of its claims stand,
+-- are to be stopped, or must not start.
 with
 aged as materialized (
     select claim_id from pgtick.running_executions
@@ -36,6 +36,5 @@ mine as materialized (
     from pgtick.running_executions
     where worker_id = %(worker_id)s
 )
-select extract(epoch from clock_timestamp())::float8,
-       exists (select from pgtick.workers where worker_id = %(worker_id)s and drain_requested_at is not null),
+select exists (select from pgtick.workers where worker_id = %(worker_id)s and drain_requested_at is not null),
        array(select claim_id from mine), array(select claim_id from mine where cancel), array(select claim_id from mine where revoke)
