@@ -95,6 +95,7 @@ class Loop:
         self._cuts = 0
         self._said_at = float("-inf")
         self.beat = time.monotonic()
+        """When it came round last, or is to do so next: monotonic seconds."""
         self.problem: str | None = None
         self.ended = False
         self.came_round = False
@@ -117,6 +118,7 @@ class Loop:
         while not self._stopping:
             self._woken.clear()
             pause = await self._guarded_tick()
+            self.beat += pause  # asleep until then is healthy
             if pause <= 0:
                 await asyncio.sleep(0)  # others get their turn
             elif not self._woken.is_set():

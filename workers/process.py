@@ -32,6 +32,7 @@ from workers.slots import Slots
 GATHER_S = 0.002
 """How long freed places are gathered before the next claim, so that claims of one row each stay rare."""
 CLAIM_LIMIT_S = 4.0
+REPORT_LIMIT_S = 5.0
 LISTEN_LIMIT_S = 7.0
 """A server that hangs costs a loop so long; what polls for due executions must find out first."""
 
@@ -184,7 +185,7 @@ class Worker:
             "planner": self.planner.tick,
             "janitor": self.janitor.tick,
         }
-        limits = {"claims": CLAIM_LIMIT_S, "listener": LISTEN_LIMIT_S}
+        limits = {"claims": CLAIM_LIMIT_S, "reports": REPORT_LIMIT_S, "listener": LISTEN_LIMIT_S}
         self.loops = {name: Loop(name, tick, links[name], limit_s=limits.get(name, 15)) for name, tick in ticks.items()}
 
     async def _start(self) -> None:
@@ -257,7 +258,7 @@ class Worker:
         loops = {
             name: {
                 "ok": not each.ended and now - each.beat < self.settings.unhealthy_s,
-                "seconds_ago": round(now - each.beat, 1),
+                "seconds_ago": round(max(0.0, now - each.beat), 1),
                 "problem": "it has ended" if each.ended else each.problem,
             }
             for name, each in beating.items()

@@ -16,7 +16,7 @@ from app.events import emit
 from app.settings import Settings
 from app.store import arrays, channel, queries
 from app.store.connections import is_retryable
-from workers.execution import Completed, Ended, Execution, Failed, Outcome, Released, storable
+from workers.execution import Completed, Ended, Execution, Failed, Outcome, Released, Snoozed, storable
 from workers.loop import Link
 from workers.stats import Stats
 
@@ -24,8 +24,16 @@ STATS_PAUSE_S = 10.0
 HELD_PAUSE_S = 5.0
 """Pause between tries to report on rows that somebody else has locked."""
 
+PROGRESS_PAUSE_S = 1.0
+"""How often what executions say of their progress is stored."""
+
 Report = tuple[Execution, Outcome, float]
 """An execution, how it ended, and when (seconds since the epoch, database clock)."""
+
+
+def bounded(seconds: float) -> float:
+    """A pause before another try: a day at most, which is also what nonsense comes to."""
+    return min(seconds, DAY_S) if seconds >= 0 else DAY_S
 
 
 class Reporter:
@@ -39,6 +47,7 @@ class Reporter:
         worker_id: int,
         claims: dict[int, Execution],
         wake: Callable[[], None],
+        progress: dict[int, str] | None = None,
     ) -> None:
         self._settings = settings
         self._clock = clock
@@ -46,6 +55,8 @@ class Reporter:
         self._worker_id = worker_id
         self._claims = claims
         self._wake = wake
+        self._progress = {} if progress is None else progress
+        self._progress_stored_at = 0.0
         self._queue: list[Report] = []
         self._held: list[Report] = []
         self._held_until = 0.0
@@ -84,6 +95,8 @@ class Reporter:
             await self._settle()
         if self._held and time.monotonic() >= self._held_until:
             self._queue, self._held = self._held, []
+        if self._progress and time.monotonic() - self._progress_stored_at > PROGRESS_PAUSE_S:
+            await self._store_progress()
         if time.monotonic() - self._stats_stored_at > STATS_PAUSE_S:
             await self.store_stats()
         return self._settings.report_s
@@ -94,6 +107,14 @@ class Reporter:
         cursor = await connection.execute(queries.settle_waiting, {"job_ids": list(self._awaited)})
         self._awaited = set((await cursor.fetchone() or [()])[0])
 
+    async def _store_progress(self) -> None:
+        self._progress_stored_at = time.monotonic()
+        said = dict(self._progress)
+        self._progress.clear()  # what threads say between these lines is lost; the next is not
+        connection = await self._link.connection()
+        facts = {"claims": list(said), "progress": list(said.values())}
+        await connection.execute(queries.store_progress, facts)
+
     async def store_stats(self) -> None:
         self._stats_stored_at = time.monotonic()
         columns = self.stats.take()
@@ -102,13 +123,15 @@ class Reporter:
             await connection.execute(queries.add_stats, {**columns, "worker_id": self._worker_id})
 
     async def _store(self, batch: list[Report]) -> None:
+        if not batch:
+            return
         try:
             await self._write(batch)
         except psycopg.Error as error:
             # Some of it may have been stored, and only the answer got lost.
             self._in_doubt |= {execution.claim_id for execution, _, _ in batch}
             if isinstance(error, psycopg.errors.LockNotAvailable):
-                await self._store_around(batch)
+                await self._store_around(batch, error)
                 return
             if is_retryable(error):
                 raise
@@ -119,19 +142,19 @@ class Reporter:
             else:
                 await self._store_what_can_be(batch[0], error)
 
-    async def _store_around(self, batch: list[Report]) -> None:
+    async def _store_around(self, batch: list[Report], error: psycopg.Error) -> None:
         """Somebody has locked rows of running executions and is in no hurry: the others are stored."""
         connection = await self._link.connection()
         cursor = await connection.execute(
             queries.locked_claims, {"claims": [execution.claim_id for execution, _, _ in batch]}
         )
         locked = {row[0] for row in await cursor.fetchall()}
-        await self._write([report for report in batch if report[0].claim_id not in locked])
-        held = [report for report in batch if report[0].claim_id in locked]
-        if held:
-            emit("reports_held", executions=len(held), claim_ids=sorted(locked)[:5])
-            self._held += held
-            self._held_until = time.monotonic() + HELD_PAUSE_S
+        if not locked:
+            raise error
+        await self._store([report for report in batch if report[0].claim_id not in locked])
+        self._held += [report for report in batch if report[0].claim_id in locked]
+        self._held_until = time.monotonic() + HELD_PAUSE_S
+        emit("reports_held", executions=len(self._held), claim_ids=sorted(locked)[:5])
 
     async def _store_what_can_be(self, report: Report, error: psycopg.Error) -> None:
         """The status change at least: without the result or error that the database refuses."""
@@ -162,7 +185,7 @@ class Reporter:
             self._claims.pop(execution.claim_id, None)
 
     async def _write(self, batch: list[Report]) -> None:
-        completed, finished, retried, released = self._sort(batch)
+        completed, finished, retried, released, snoozed = self._sort(batch)
         stood: set[int] = set()
         connection = await self._link.connection()
         for statement, columns in (
@@ -170,6 +193,7 @@ class Reporter:
             (queries.finish, finished),
             (queries.retry, retried),
             (queries.release, released),
+            (queries.snooze, snoozed),
         ):
             if columns["claims"]:
                 cursor = connection.cursor(binary=True)
@@ -207,6 +231,7 @@ class Reporter:
         }
         retried: dict[str, list[Any]] = {"claims": [], "due": [], "errors": []}
         released: dict[str, list[Any]] = {"claims": []}
+        snoozed: dict[str, list[Any]] = {"claims": [], "due": []}
         for execution, outcome, at in batch:
             if isinstance(outcome, Completed):
                 completed["claims"].append(execution.claim_id)
@@ -224,9 +249,12 @@ class Reporter:
                 finished["finished"].append(at)
                 finished["errors"].append(self._error(execution, outcome, at))
                 finished["charged"].append(outcome.charged if isinstance(outcome, Ended) else True)
+            elif isinstance(outcome, Snoozed):
+                snoozed["claims"].append(execution.claim_id)
+                snoozed["due"].append(at + bounded(outcome.seconds))
             else:
                 released["claims"].append(execution.claim_id)
-        return completed, finished, retried, released
+        return completed, finished, retried, released, snoozed
 
     def _is_retried(self, execution: Execution, outcome: Failed) -> bool:
         return not outcome.final and execution.attempt <= execution.max_retries
@@ -234,8 +262,7 @@ class Reporter:
     def _delay_s(self, execution: Execution, outcome: Failed) -> float:
         backoff = execution.task.backoff
         delay = outcome.after_s if outcome.after_s is not None else backoff.delay_s(execution.attempt)
-        delay = min(delay, backoff.cap_s, DAY_S)
-        return delay if delay >= 0 else DAY_S  # NaN is not
+        return bounded(min(delay, backoff.cap_s))
 
     def _error(self, execution: Execution, outcome: Failed | Ended, at: float) -> str:
         facts: dict[str, Any] = {

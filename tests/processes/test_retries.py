@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 
 from tests.support.processes import Fleet
@@ -16,7 +18,7 @@ def test_a_failing_task_is_tried_again_and_fails_with_every_error_kept(shared: F
     assert [e["attempt"] for e in failed["errors"]] == [1, 2, 3, 4]
     assert {e["error"] for e in failed["errors"]} == {"RuntimeError: no such customer"}
     starts = [e["at"] for e in shared.ledger.starts(job)]
-    pauses = [later - earlier for earlier, later in zip(starts, starts[1:], strict=False)]
+    pauses = [later - earlier for earlier, later in itertools.pairwise(starts)]
     assert all(pause >= due for pause, due in zip(pauses, [0.2, 0.4, 0.8], strict=True)), pauses
 
 
@@ -81,7 +83,8 @@ def test_a_row_that_cannot_be_read_fails_alone(shared: Fleet) -> None:
     shared.connection.execute(
         "insert into pgtick.pending_executions (job_id, scheduled_at, due_at, user_id, task_key)"
         " select job_id, at::timestamptz, now(), 'default', task_key from pgtick.tasks,"
-        " (values (%s::uuid, now()::text), (%s, 'infinity'), (%s, now()::text)) as v (job_id, at) where task_id = 'quick'",
+        " (values (%s::uuid, now()::text), (%s, 'infinity'), (%s, now()::text)) as v (job_id, at)"
+        " where task_id = 'quick'",
         [deep, endless, orphan],
     )
     assert shared.until(deep, "FAILED")["error"].startswith("the parameters cannot be read: RecursionError")

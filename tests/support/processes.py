@@ -94,7 +94,7 @@ class Worker:
     def says(self, event: str, **facts: Any) -> list[str]:
         """The log lines of an event that have these facts."""
         words = [f"{name}={value}" for name, value in facts.items()]
-        return [line for line in self.log().splitlines() if f" {event}" in line and all(w in line for w in words)]
+        return [line for line in self.log().splitlines() if f" {event} " in line and all(w in line for w in words)]
 
     def kill(self) -> None:
         self.process.kill()

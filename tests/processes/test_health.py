@@ -1,0 +1,140 @@
+"""No worker is alive but deaf: its health says so, and its watchdog is no longer fed."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.processes import Fleet, Worker, free_port
+from tests.support.waiting import eventually
+
+
+class Systemd:
+    """Stands in for systemd's end of $NOTIFY_SOCKET."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.heard: list[tuple[float, str]] = []
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self._socket.bind(str(path))
+        threading.Thread(target=self._listen, daemon=True).start()
+
+    def _listen(self) -> None:
+        while message := self._socket.recv(4096):
+            self.heard += [(time.monotonic(), line) for line in message.decode().splitlines()]
+
+    def said(self, word: str) -> list[float]:
+        return [at for at, line in self.heard if line == word]
+
+    def close(self) -> None:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as end:
+            end.sendto(b"", str(self.path))
+        self._socket.close()
+
+
+@pytest.fixture
+def systemd(tmp_path: Path) -> Iterator[Systemd]:
+    systemd = Systemd(tmp_path / "notify")
+    yield systemd
+    systemd.close()
+
+
+def start(fleet: Fleet, systemd: Systemd, dsn: str | None = None, *, ready: bool = True, **settings: object) -> Worker:
+    variables = {"NOTIFY_SOCKET": systemd.path, "WATCHDOG_USEC": 1_000_000, "PGTICK_HEALTH_PORT": free_port()}
+    worker = fleet.launch(dsn, **variables, **settings)
+    return worker.ready() if ready else worker
+
+
+def test_ready_comes_with_the_database_and_stopping_with_the_drain(fleet: Fleet, systemd: Systemd) -> None:
+    from tests.support.proxy import Proxy
+
+    proxy = Proxy(fleet.dsn)
+    proxy.refusing = True
+    try:
+        worker = start(fleet, systemd, proxy.dsn, ready=False)
+        eventually(lambda: any("waiting for the database" in line for _, line in systemd.heard))
+        assert not systemd.said("READY=1")
+        proxy.refusing = False
+        eventually(lambda: systemd.said("READY=1"))
+        eventually(lambda: len(systemd.said("WATCHDOG=1")) > 2)
+        job = fleet.post("nap", parameters={"seconds": 1})
+        fleet.until_started(job)
+        worker.terminate()
+        eventually(lambda: systemd.said("STOPPING=1"))
+        fed = len(systemd.said("WATCHDOG=1"))
+        eventually(lambda: len(systemd.said("WATCHDOG=1")) > fed)  # a drain is no hang
+        assert worker.wait() == 0
+        assert len(systemd.said("READY=1")) == 1
+    finally:
+        proxy.close()
+
+
+def test_health_shows_each_loop(fleet: Fleet, systemd: Systemd) -> None:
+    worker = start(fleet, systemd)
+    health = worker.health()
+    assert (health["status"], health["ok"], health["problem"]) == (200, True, None)
+    assert set(health["loops"]) == {"claims", "reports", "listener", "planner", "janitor", "leases"}
+    assert all(loop["ok"] for loop in health["loops"].values())
+
+
+def test_a_blocked_claim_loop_turns_health_bad_and_stops_the_watchdog(fleet: Fleet, systemd: Systemd) -> None:
+    # The loops of a worker cannot be blocked from outside: this one's claims hang in something that is no database.
+    worker = start(fleet, systemd, unhealthy_s=5, PGTICK_TASKS="tests.support.tasks,tests.support.hang_claims")
+    eventually(lambda: worker.health()["status"] == 503, 30)
+    health = worker.health()
+    assert health["loops"]["claims"]["ok"] is False
+    assert "claims" in health["problem"]
+    eventually(lambda: worker.says("worker_unhealthy"))
+    last = systemd.said("WATCHDOG=1")[-1]
+    eventually(lambda: time.monotonic() - last > 3)
+    assert systemd.said("WATCHDOG=1")[-1] == last
+
+
+def test_a_loop_that_has_ended_turns_health_bad_at_once(fleet: Fleet, systemd: Systemd) -> None:
+    worker = start(fleet, systemd, PGTICK_TASKS="tests.support.tasks,tests.support.end_planner")
+    eventually(lambda: worker.health()["status"] == 503)
+    assert worker.health()["loops"]["planner"]["problem"] == "it has ended"
+
+
+def test_a_task_that_holds_the_interpreter_does_not_turn_health_bad(fleet: Fleet, systemd: Systemd) -> None:
+    worker = start(fleet, systemd, unhealthy_s=8)
+    job = fleet.post("hold_interpreter", parameters={"seconds": 4, "stretch": 4})
+    fleet.until(job, "COMPLETED")
+    assert worker.health()["status"] == 200
+    assert not worker.says("worker_unhealthy")
+
+
+def test_a_database_that_is_away_does_not_turn_health_bad(fleet: Fleet, systemd: Systemd) -> None:
+    from tests.support.proxy import Proxy
+
+    proxy = Proxy(fleet.dsn)
+    try:
+        worker = start(fleet, systemd, proxy.dsn, unhealthy_s=5)
+        proxy.refusing = True
+        proxy.cut()
+        eventually(lambda: worker.says("database_unavailable", loop="claims"))
+        eventually(lambda: worker.health()["loops"]["claims"]["problem"])
+        until = time.monotonic() + 6
+        eventually(lambda: time.monotonic() > until)
+        assert worker.health()["status"] == 200
+        proxy.refusing = False
+        eventually(lambda: worker.says("loop_recovered", loop="claims"))
+    finally:
+        proxy.close()
+
+
+def test_a_lease_keeper_that_dies_has_a_successor(fleet: Fleet, systemd: Systemd) -> None:
+    import psutil
+
+    worker = start(fleet, systemd, lease_s=6, renew_s=1)
+    job = fleet.post("nap", parameters={"seconds": 4})
+    fleet.until_started(job)
+    (keeper,) = [p for p in psutil.Process(worker.pid).children() if "workers.lease_keeper" in p.cmdline()]
+    keeper.kill()
+    eventually(lambda: worker.says("lease_keeper_died"))
+    assert fleet.until(job, "COMPLETED")["losses"] == 0
