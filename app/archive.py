@@ -161,7 +161,7 @@ class Archive:
 
 
 class Archivist:
-    """Takes out what is past retention, archives it if there is an archive, and drops it."""
+    """Sums up old statistics; takes out what is past retention, archives it if there is an archive, and drops it."""
 
     def __init__(self, settings: Settings, stopping: threading.Event | None = None) -> None:
         self._settings = settings
@@ -175,6 +175,7 @@ class Archivist:
         with connect(self._settings.database_url, application_name="pgtick archive") as connection:
             connection.execute("set timezone = 'UTC'")
             connection.execute("set datestyle = 'ISO'")
+            self._roll_up(connection)
             self._take_out(connection)
             dropped = 0
             while not self._stopping.is_set():
@@ -183,6 +184,12 @@ class Archivist:
                     break
                 dropped += self._retire(connection, row[0])
             return dropped
+
+    def _roll_up(self, connection: Connection) -> None:
+        while not self._stopping.is_set():
+            rolled_up = connection.execute("select pgtick.roll_up_stats()").fetchone()
+            if rolled_up is None or rolled_up[0] == 0:
+                break
 
     def _take_out(self, connection: Connection) -> None:
         """Detaches partitions past retention; one whose lock is not free is left for the next round."""

@@ -242,6 +242,7 @@ execution_stats = Table(
     _required("run_ms", BigInteger),
     _required("lateness", ARRAY(Integer)),
     Index("execution_stats_by_minute", "minute", "task_key"),
+    Index("execution_stats_not_rolled_up", "minute", postgresql_where=text("worker_id <> 0")),
     postgresql_partition_by="RANGE (minute)",
 )
 

@@ -216,8 +216,8 @@ create table pgtick.workers (
     constraint workers_state_is_known check (state in ('RUNNING', 'DRAINING', 'STOPPED', 'LOST'))
 );
 
--- Counts per minute, task and worker, added to by inserting: readers sum. lateness[i] counts starts of bucket i,
--- whose upper bounds are in pgtick.lateness_bounds().
+-- Counts per minute, task and worker, added to by inserting: readers sum. After an hour the sums replace them, with
+-- worker_id 0. lateness[i] counts starts of bucket i, whose upper bounds are in pgtick.lateness_bounds().
 create table pgtick.execution_stats (
     minute timestamptz not null,
     task_key integer not null,
@@ -230,6 +230,7 @@ create table pgtick.execution_stats (
     lateness integer[] not null default '{}'
 ) partition by range (minute);
 create index execution_stats_by_minute on pgtick.execution_stats (minute, task_key);
+create index execution_stats_not_rolled_up on pgtick.execution_stats (minute) where worker_id <> 0;
 
 -- Answers to creating requests that carried an Idempotency-Key. Not partitioned: uniqueness cannot span partitions.
 create table pgtick.idempotency_keys (

@@ -230,6 +230,21 @@ def test_slo_is_the_share_within_two_seconds_by_hour_and_task(connection: Connec
     assert (row["task_id"], row["started"], row["within_2s"], float(row["share"])) == ("send_email", 100, 99, 0.99)
 
 
+def test_statistics_are_summed_up_after_an_hour_and_views_show_the_same(connection: Connection) -> None:
+    for minutes_ago in (59, 90, 90, 150):
+        count(connection, minutes_ago, {0: 50, 11: 1}, failed=2)
+    shown = "select * from pgtick.lateness order by minute"
+    before = rows(connection, shown)
+    slo = rows(connection, "select * from pgtick.slo order by hour")
+    rolled_up = []
+    while not rolled_up or rolled_up[-1]:
+        rolled_up.append(one(connection, "select pgtick.roll_up_stats() as n")["n"])
+    assert rolled_up == [1, 2, 0]
+    assert one(connection, "select count(*) from pgtick.execution_stats")["count"] == 3
+    assert rows(connection, shown) == before
+    assert rows(connection, "select * from pgtick.slo order by hour") == slo
+
+
 def test_partitions_tell_their_bounds_and_size(connection: Connection) -> None:
     row = one(
         connection,

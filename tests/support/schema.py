@@ -14,7 +14,7 @@ PARTITIONS = r"pgtick.*_2[0-9][0-9][0-9][0-9][0-9][0-9][0-9]_[0-9][0-9][0-9][0-9
 
 def schema_of(dsn: str) -> str:
     """What pg_dump says of the schema pgtick, without partitions, session settings and the names of versions."""
-    options = ["--schema-only", "--schema=pgtick", "--no-owner", f"--exclude-table={PARTITIONS}"]
+    options = ["--schema-only", "--schema=pgtick", "--no-owner", "--no-privileges", f"--exclude-table={PARTITIONS}"]
     command = [str(find_bindir() / "pg_dump"), *options, f"--dbname={dsn}"]
     dump = subprocess.run(command, text=True, capture_output=True, check=False)
     assert dump.returncode == 0, dump.stderr
