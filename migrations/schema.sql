@@ -10,6 +10,48 @@ $$;
 
 COMMENT ON FUNCTION pgtick.audit(action text, subject text, details jsonb) IS 'Writes one entry of pgtick.audit_log. A program that acts for its own users names them first: set local pgtick.user_id = ''…''.';
 
+CREATE FUNCTION pgtick.backfill(job_id uuid, times timestamp with time zone[]) RETURNS integer
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+declare
+    job pgtick.jobs := pgtick.lock_job(job_id);
+    start_at timestamptz := clock_timestamp();
+    oldest timestamptz := (select w.from_at from pgtick.partition_windows w where w.parent = 'finished_executions');
+    at timestamptz;
+    last_at timestamptz;
+    made integer := 0;
+begin
+    if cardinality(times) > 1000 then
+        raise exception 'times: % are more than 1000', cardinality(times) using errcode = 'invalid_parameter_value';
+    elsif exists (select from unnest(times) t (at) where t.at is null or t.at > start_at) then
+        raise exception 'times: must be past' using errcode = 'invalid_parameter_value';
+    elsif exists (select from unnest(times) t (at) where t.at < oldest) then
+        raise exception 'times: history begins at %; see pgtick.ensure_partitions', oldest using errcode = 'invalid_parameter_value';
+    end if;
+    for at in select distinct t.at from unnest(times) t (at) order by 1 loop
+        continue when exists (select from pgtick.pending_executions p
+                              where p.job_id = backfill.job_id and p.scheduled_at >= at and p.scheduled_at < at + interval '1 ms')
+            or exists (select from pgtick.running_executions r
+                       where r.job_id = backfill.job_id and r.scheduled_at >= at and r.scheduled_at < at + interval '1 ms')
+            or exists (select from pgtick.finished_executions f
+                       where f.job_id = backfill.job_id and f.scheduled_at >= at and f.scheduled_at < at + interval '1 ms' and f.status = 'COMPLETED');
+        -- What failed or was left out stays on record: the new execution is a microsecond later.
+        select max(f.scheduled_at) into last_at from pgtick.finished_executions f
+        where f.job_id = backfill.job_id and f.scheduled_at >= at and f.scheduled_at < at + interval '1 ms';
+        perform pgtick.start_anew(job, coalesce(last_at + interval '1 microsecond', at), 'backfill', start_at + made * interval '1 microsecond');
+        made := made + 1;
+    end loop;
+    perform pgtick.audit('backfill', job_id::text,
+        jsonb_build_object('made', made, 'from', (select min(t.at) from unnest(times) t (at)), 'to', (select max(t.at) from unnest(times) t (at))));
+    if made > 0 then
+        perform pg_notify('pgtick_due', (extract(epoch from start_at) * 1000000)::bigint::text);
+    end if;
+    return made;
+end $$;
+
+COMMENT ON FUNCTION pgtick.backfill(job_id uuid, times timestamp with time zone[]) IS 'Runs a job for times past, at most 1000, except those it has run for, or is about to. Returns how many. The API computes the times of an expression.';
+
 CREATE FUNCTION pgtick.cancel_execution(job_id uuid, scheduled_at timestamp with time zone) RETURNS text
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
@@ -65,8 +107,12 @@ declare
     cancelled integer := 0;
 begin
     update pgtick.jobs j set cancelled_at = now() where j.job_id = cancel_job.job_id and j.cancelled_at is null;
-    -- Waits for a planner that is just making occurrences of it pending.
-    delete from pgtick.schedules s where s.job_id = cancel_job.job_id;
+    -- Waits for a planner that is just making occurrences of it pending. A single run for which there is no partition yet
+    -- stays there, cancelled.
+    update pgtick.schedules s set cancelled_at = now()
+    where s.job_id = cancel_job.job_id and s.expression is null and s.next_run_at is not null and s.cancelled_at is null;
+    get diagnostics cancelled = row_count;
+    delete from pgtick.schedules s where s.job_id = cancel_job.job_id and s.cancelled_at is null;
     for turn in 1..2 loop
         with
         waiting as (
@@ -96,15 +142,79 @@ end $$;
 
 COMMENT ON FUNCTION pgtick.cancel_job(job_id uuid) IS 'Cancels what has not started of a job, retries included, for good; what runs goes on. Returns how many executions that were.';
 
-CREATE FUNCTION pgtick.create_job(task_id text, schedule text DEFAULT 'now'::text, parameters jsonb DEFAULT '{}'::jsonb, user_id text DEFAULT 'default'::text, timezone text DEFAULT 'UTC'::text, max_retries integer DEFAULT NULL::integer, timeout_s double precision DEFAULT NULL::double precision) RETURNS uuid
+CREATE FUNCTION pgtick.check_policies(policies jsonb, recurring boolean) RETURNS jsonb
+    LANGUAGE plpgsql IMMUTABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+declare
+    policy record;
+    wrong text;
+begin
+    if policies is null or policies = '{}' then
+        return null;
+    elsif jsonb_typeof(policies) <> 'object' then
+        raise exception 'policies: must be a JSON object' using errcode = 'invalid_parameter_value';
+    end if;
+    for policy in select e.key, e.value, e.value #>> '{}' as text, jsonb_typeof(e.value) as type from jsonb_each(policies) e loop
+        wrong := case
+            when policy.type = 'null' then null
+            when not recurring and policy.key not in ('overlap', 'jitter_s', 'expires_after_s')
+                then case when policy.key in ('gap', 'fold', 'missed', 'missed_window_s', 'start_at', 'end_at', 'max_runs', 'exclude')
+                     then 'applies to recurring jobs only' else 'there is no such policy' end
+            when policy.key = 'overlap' and policy.text not in ('allow', 'skip', 'queue_one', 'cancel_running')
+                then 'is not one of allow, skip, queue_one, cancel_running'
+            when policy.key = 'missed' and policy.text not in ('latest', 'all', 'skip') then 'is not one of latest, all, skip'
+            when policy.key = 'gap' and policy.text not in ('run_at_transition', 'skip') then 'is not one of run_at_transition, skip'
+            when policy.key = 'fold' and policy.text not in ('first', 'second', 'both') then 'is not one of first, second, both'
+            when policy.key in ('missed_window_s', 'jitter_s', 'expires_after_s', 'max_runs') and policy.type <> 'number' then 'must be a number'
+            when policy.key = 'jitter_s' and not policy.text::numeric between 0 and 86400 then 'is not from 0 to 86400 seconds'
+            when policy.key = 'expires_after_s' and not policy.text::numeric between 1 and 316224000 then 'is not from 1 to 316224000 seconds'
+            when policy.key = 'missed_window_s' and not policy.text::numeric between 1 and 604800 then 'is not from 1 to 604800 seconds'
+            when policy.key = 'max_runs' and not policy.text::numeric between 1 and 2147483647 then 'is not from 1 to 2147483647'
+            when policy.key in ('start_at', 'end_at') and policy.type <> 'string' then 'must be a time with an offset'
+            when policy.key = 'exclude' and policy.type <> 'array' then 'must be a list of dates and cron expressions'
+            when policy.key not in ('overlap', 'missed', 'gap', 'fold', 'missed_window_s', 'jitter_s', 'expires_after_s', 'max_runs', 'start_at', 'end_at', 'exclude')
+                then 'there is no such policy'
+        end;
+        if wrong is not null then
+            raise exception 'policies.%: %', policy.key, wrong using errcode = 'invalid_parameter_value';
+        end if;
+    end loop;
+    return policies;
+end $$;
+
+COMMENT ON FUNCTION pgtick.check_policies(policies jsonb, recurring boolean) IS 'The policies as they are stored. Raises for what is no policy; times and exclusions are checked by a planner, which stops the job visibly.';
+
+CREATE FUNCTION pgtick.claim_past(claimant text, lease interval DEFAULT '00:05:00'::interval) RETURNS text
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
-    AS $_$
+    AS $$
+declare
+    claimed text;
+begin
+    update pgtick.archives a set claimed_by = claimant, claimed_until = now() + lease
+    where a.name = (select w.name from pgtick.archives w
+                    where w.dropped_at is null and (w.claimed_until is null or w.claimed_until < now() or w.claimed_by = claimant)
+                    order by w.name limit 1 for update skip locked)
+    returning a.name into claimed;
+    if claimed is not null and to_regclass(format('pgtick.%I', claimed)) is not null then
+        execute format('grant select on pgtick.%I to %I', claimed, session_user);
+    end if;
+    return claimed;
+end $$;
+
+COMMENT ON FUNCTION pgtick.claim_past(claimant text, lease interval) IS 'Claims the oldest detached partition that nobody works on, and lets the caller read it. Returns its name, or null.';
+
+CREATE FUNCTION pgtick.create_job(task_id text, schedule text DEFAULT 'now'::text, parameters jsonb DEFAULT '{}'::jsonb, user_id text DEFAULT 'default'::text, timezone text DEFAULT NULL::text, max_retries integer DEFAULT NULL::integer, timeout_s double precision DEFAULT NULL::double precision, policies jsonb DEFAULT NULL::jsonb) RETURNS uuid
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
 declare
     new_id uuid := pgtick.uuid7();
-    words text[] := regexp_split_to_array(btrim(schedule), '\s+');
-    kind text;
-    at timestamptz;
+    asked record;
+    first_at timestamptz;
+    starts_at timestamptz;
+    overlap_rule text;
     due timestamptz;
 begin
     if not exists (select from pgtick.tasks t where t.task_id = create_job.task_id) then
@@ -113,36 +223,52 @@ begin
     if jsonb_typeof(parameters) is distinct from 'object' then
         raise exception 'parameters: must be a JSON object' using errcode = 'invalid_parameter_value';
     end if;
-    if not exists (select from pg_timezone_names where name = timezone) then
-        raise exception 'timezone: no time zone "%"', timezone using errcode = 'invalid_parameter_value';
-    end if;
-    if lower(btrim(schedule)) = 'now' then
-        kind := 'NOW';
-    elsif schedule ~ '^\s*\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d{1,6})?)?\s*(Z|[+-]\d\d(:?\d\d)?)\s*$' then
-        kind := 'DATE';
-        at := schedule::timestamptz;
-        if at > now() + interval '10 years' then
-            raise exception 'schedule: % is more than 10 years ahead', schedule using errcode = 'invalid_parameter_value';
-        end if;
-        at := greatest(at, '2000-01-01 00:00Z');
-    elsif schedule ~ '^\s*@' or cardinality(words) in (5, 6) then
-        kind := 'CRON';
-    else
-        raise exception 'schedule: "%" is neither "now", nor an ISO 8601 date with an offset, nor a cron expression', schedule
-            using errcode = 'invalid_parameter_value';
+    asked := pgtick.read_schedule(schedule, timezone);
+    policies := pgtick.check_policies(policies, asked.kind = 'CRON');
+    overlap_rule := nullif(coalesce(policies ->> 'overlap', case asked.kind when 'CRON' then 'skip' end), 'allow');
+    if asked.kind <> 'CRON' then
+        first_at := greatest(asked.at, now());
+        starts_at := first_at + random() * coalesce((policies ->> 'jitter_s')::float8, 0) * interval '1 second';
     end if;
     insert into pgtick.users (user_id) values (create_job.user_id) on conflict do nothing;
     -- A recurring job's first time is left to the planner (zone_version is null: not computed yet).
-    due := pgtick.insert_jobs(array[new_id], array[user_id], array[task_id], array[kind], array[case kind when 'CRON' then btrim(schedule) end],
-        array[timezone], array[case kind when 'CRON' then now() else at end], array[at], array[parameters::text], array[max_retries::smallint],
-        array[timeout_s], array[null::text], array[case kind when 'CRON' then 'skip' end], array[null::timestamptz], array[now()], null);
+    due := pgtick.insert_jobs(array[new_id], array[user_id], array[task_id], array[asked.kind], array[asked.expression],
+        array[coalesce(timezone, 'UTC')], array[case asked.kind when 'CRON' then now() else asked.at end], array[coalesce(starts_at, asked.at)],
+        array[parameters::text], array[max_retries::smallint], array[timeout_s], array[policies::text], array[overlap_rule],
+        array[starts_at + (policies ->> 'expires_after_s')::float8 * interval '1 second'], array[now()], null);
     if due <= now() + interval '1 second' then
         perform pg_notify('pgtick_due', (extract(epoch from due) * 1000000)::bigint::text);
     end if;
     return new_id;
-end $_$;
+end $$;
 
-COMMENT ON FUNCTION pgtick.create_job(task_id text, schedule text, parameters jsonb, user_id text, timezone text, max_retries integer, timeout_s double precision) IS 'Creates a job in the caller''s transaction and returns its id. schedule: now, an ISO 8601 date with an offset, or a cron expression.';
+COMMENT ON FUNCTION pgtick.create_job(task_id text, schedule text, parameters jsonb, user_id text, timezone text, max_retries integer, timeout_s double precision, policies jsonb) IS 'Creates a job in the caller''s transaction and returns its id. schedule: now, an ISO 8601 date (with an offset, or local in timezone), or a cron expression. policies: as in the API, for example {"overlap": "allow"}.';
+
+CREATE FUNCTION pgtick.detach_partition(partition text) RETURNS text
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    SET lock_timeout TO '100ms'
+    AS $$
+declare
+    old record;
+    past text := pgtick.past_name(partition);
+begin
+    select p.* into old from pgtick.partitions p where p.partition = detach_partition.partition;
+    if not found then
+        return null; -- another worker was first
+    elsif old.parent <> 'finished_executions' then
+        raise exception 'partition: % is not one of finished_executions', partition using errcode = 'invalid_parameter_value';
+    elsif old.until_at > now() then
+        raise exception 'partition: % is not over before %', partition, old.until_at using errcode = 'invalid_parameter_value';
+    end if;
+    execute format('alter table pgtick.finished_executions detach partition pgtick.%I', partition);
+    execute format('alter table pgtick.%I rename to %I', partition, past);
+    update pgtick.partition_windows w set from_at = least(greatest(w.from_at, old.until_at), w.until_at) where w.parent = old.parent;
+    insert into pgtick.archives (name, parent, from_at, until_at) values (past, old.parent, old.from_at, old.until_at);
+    return past;
+end $$;
+
+COMMENT ON FUNCTION pgtick.detach_partition(partition text) IS 'Takes a past partition out of finished_executions and returns the name of the table it became; null when it was gone.';
 
 CREATE FUNCTION pgtick.drain_worker(worker text) RETURNS integer
     LANGUAGE plpgsql SECURITY DEFINER
@@ -200,6 +326,107 @@ begin
 end $$;
 
 COMMENT ON FUNCTION pgtick.drop_partition(partition text) IS 'Drops one past partition; a pending one only when it is empty. Returns whether it was dropped.';
+
+CREATE FUNCTION pgtick.drop_past(past text, expected_rows bigint) RETURNS boolean
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    SET lock_timeout TO '2s'
+    AS $$
+declare
+    found_rows bigint;
+begin
+    perform from pgtick.archives a where a.name = past and a.dropped_at is null for update;
+    if not found then
+        return false;
+    end if;
+    if to_regclass(format('pgtick.%I', past)) is not null then
+        if expected_rows is not null then
+            execute format('select count(*) from pgtick.%I', past) into found_rows;
+            if found_rows <> expected_rows then
+                raise exception 'past: % has % rows, not the % that were archived', past, found_rows, expected_rows using errcode = 'data_exception';
+            end if;
+        end if;
+        execute format('drop table pgtick.%I', past);
+    end if;
+    update pgtick.archives a set dropped_at = now(), claimed_until = null where a.name = past;
+    return true;
+end $$;
+
+COMMENT ON FUNCTION pgtick.drop_past(past text, expected_rows bigint) IS 'Drops a detached partition if it has as many rows as were archived (null: without looking). Returns whether it was there.';
+
+CREATE FUNCTION pgtick.edit_job(job_id uuid, changes jsonb, action text DEFAULT 'edit'::text) RETURNS boolean
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+declare
+    job pgtick.jobs := pgtick.lock_job(job_id);
+    new pgtick.jobs := job;
+    task pgtick.tasks := pgtick.task_named(job.task_id);
+    unknown text := (select min(k.name) from jsonb_object_keys(changes) as k (name)
+                     where k.name not in ('schedule', 'timezone', 'parameters', 'policies', 'max_retries', 'timeout_s'));
+    asked record;
+    back record;
+begin
+    if unknown is not null then
+        raise exception '%: there is no such field; there are schedule, timezone, parameters, policies, max_retries, timeout_s', unknown
+            using errcode = 'invalid_parameter_value';
+    end if;
+    new.timezone := coalesce(changes ->> 'timezone', job.timezone);
+    if changes ? 'schedule' then
+        asked := pgtick.read_schedule(changes ->> 'schedule', changes ->> 'timezone');
+        if asked.kind <> 'NOW' or job.schedule_type <> 'NOW' then
+            new.schedule_type := asked.kind;
+            new.expression := asked.expression;
+            new.run_at := case asked.kind when 'CRON' then null when 'NOW' then clock_timestamp() else asked.at end;
+        end if;
+    elsif changes ? 'timezone' then
+        perform pgtick.read_schedule('now', changes ->> 'timezone');
+    end if;
+    if changes ? 'parameters' then
+        if jsonb_typeof(changes -> 'parameters') <> 'object' then
+            raise exception 'parameters: must be a JSON object' using errcode = 'invalid_parameter_value';
+        end if;
+        new.parameters := changes -> 'parameters';
+    end if;
+    if changes ? 'policies' then
+        new.policies := nullif(changes -> 'policies', 'null');
+    end if;
+    new.policies := pgtick.check_policies(new.policies, new.schedule_type = 'CRON');
+    if changes ? 'max_retries' then
+        new.max_retries := (changes ->> 'max_retries')::smallint;
+    end if;
+    if changes ? 'timeout_s' then
+        new.timeout_s := (changes ->> 'timeout_s')::float8;
+    end if;
+    if new is not distinct from job then
+        return false;
+    end if;
+    update pgtick.jobs j
+    set schedule_type = new.schedule_type, expression = new.expression, timezone = new.timezone, run_at = new.run_at, parameters = new.parameters,
+        policies = new.policies, max_retries = new.max_retries, timeout_s = new.timeout_s, updated_at = clock_timestamp()
+    where j.job_id = edit_job.job_id;
+    -- Parameters, retries and the timeout are read when an execution is claimed: nothing is to be replaced for them.
+    if (new.schedule_type, new.expression, new.run_at, new.policies) is distinct from (job.schedule_type, job.expression, job.run_at, job.policies)
+            or new.schedule_type = 'CRON' and new.timezone <> job.timezone then
+        -- A single run may still be moved when it is due, as long as nobody has claimed it.
+        back := pgtick.take_back(job_id, case when job.schedule_type = 'CRON' then clock_timestamp() else '-infinity' end);
+        if job.schedule_type <> 'CRON' and back.taken = 0 and not exists (select from pgtick.schedules s where s.job_id = edit_job.job_id) then
+            raise exception 'job_id: job % has started already, or is over', job_id using errcode = 'object_not_in_prerequisite_state';
+        end if;
+        insert into pgtick.schedules as s (job_id, user_id, task_key, next_run_at, expression, timezone, priority, policies, anchor_at)
+        values (job.job_id, job.user_id, task.task_key, case when new.schedule_type = 'CRON' then clock_timestamp() else greatest(new.run_at, clock_timestamp()) end,
+                new.expression, new.timezone, task.priority, new.policies, clock_timestamp())
+        on conflict on constraint schedules_pkey do update
+        set next_run_at = excluded.next_run_at, expression = excluded.expression, timezone = excluded.timezone, policies = excluded.policies,
+            anchor_at = case when s.expression is not distinct from excluded.expression then s.anchor_at else excluded.anchor_at end,
+            runs = greatest(s.runs - back.taken, 0), problem = null;
+        perform pgtick.plan_anew(job_id);
+    end if;
+    perform pgtick.audit(action, job_id::text, jsonb_build_object('changed', (select jsonb_agg(k.name order by k.name) from jsonb_object_keys(changes) as k (name))));
+    return true;
+end $$;
+
+COMMENT ON FUNCTION pgtick.edit_job(job_id uuid, changes jsonb, action text) IS 'Changes a job: {"schedule", "timezone", "parameters", "policies", "max_retries", "timeout_s"}, those that are given. Pending executions ahead are replaced; what is due or runs goes on as it was. Returns whether anything changed.';
 
 CREATE FUNCTION pgtick.ensure_partitions(runway interval DEFAULT '48:00:00'::interval, since timestamp with time zone DEFAULT (now() - '02:00:00'::interval)) RETURNS integer
     LANGUAGE sql SECURITY DEFINER
@@ -261,7 +488,9 @@ begin
     end if;
     select * into s from pgtick.schedules e where e.job_id = job;
     if found and (at is null or at >= s.next_run_at or s.next_run_at is null) then
-        if s.problem is not null then
+        if s.cancelled_at is not null then
+            return format('Its job was cancelled at %s.', s.cancelled_at);
+        elsif s.problem is not null then
             return format('Its schedule is broken and makes no occurrences: %s', s.problem);
         elsif s.paused_at is not null then
             return format('Its job is paused since %s%s; pgtick.resume_job continues it.', s.paused_at, coalesce(' (' || s.paused_note || ')', ''));
@@ -318,8 +547,8 @@ CREATE TABLE pgtick.pending_executions (
     origin text,
     errors jsonb,
     CONSTRAINT pending_executions_attempt_is_not_negative CHECK (((attempt >= 0) AND (losses >= 0))),
-    CONSTRAINT pending_executions_overlap_is_known CHECK ((overlap = ANY (ARRAY['skip'::text, 'queue_one'::text, 'cancel_running'::text]))),
-    CONSTRAINT pending_executions_priority_is_1_to_4 CHECK (((priority >= 1) AND (priority <= 4))),
+    CONSTRAINT pending_executions_overlap_is_known CHECK ((overlap = ANY (ARRAY['skip'::text, 'queue_one'::text, 'cancel_running'::text, 'wait'::text]))),
+    CONSTRAINT pending_executions_priority_is_1_to_4 CHECK (((abs(priority) >= 1) AND (abs(priority) <= 4))),
     CONSTRAINT pending_executions_times_are_sane CHECK (((scheduled_at >= '2000-01-01 00:00:00+00'::timestamp with time zone) AND (scheduled_at < '2200-01-01 00:00:00+00'::timestamp with time zone) AND (due_at >= '2000-01-01 00:00:00+00'::timestamp with time zone) AND (due_at < '2200-01-01 00:00:00+00'::timestamp with time zone)))
 )
 PARTITION BY RANGE (due_at);
@@ -432,8 +661,8 @@ declare
     -- Functions that only look.
     looking constant text[] := array['execution_id', 'explain', 'in_words', 'lateness_bounds', 'lateness_quantile', 'next_runs', 'uuid7_floor', 'uuid7_time'];
     -- What people on call do. It runs as its owner: they have no rights on the tables themselves.
-    acting constant text[] := array['create_job', 'cancel_job', 'cancel_execution', 'pause_job', 'resume_job', 'run_now', 'retry_failed', 'reschedule',
-        'drain_worker', 'ensure_partitions'];
+    acting constant text[] := array['create_job', 'cancel_job', 'cancel_execution', 'pause_job', 'resume_job', 'run_now', 'backfill', 'skip_run',
+        'edit_job', 'retry_failed', 'reschedule', 'drain_worker', 'ensure_partitions'];
     given text[] := array(select rolname from pg_roles where rolname in ('pgtick_app', 'pgtick_operator', 'pgtick_reader') order by 1);
     thing record;
     taker text;
@@ -469,7 +698,7 @@ begin
                     execute format('grant insert, update, delete on pgtick.%I to %I', thing.name, taker);
                 end if;
             elsif thing.is_view or thing.name in ('tasks', 'workers', 'execution_stats', 'findings', 'partition_windows')
-                or taker = 'pgtick_operator' and thing.name in ('jobs', 'schedules', 'audit_log') then
+                or taker = 'pgtick_operator' and thing.name in ('jobs', 'schedules', 'audit_log', 'archives') then
                 execute format('grant select on pgtick.%I to %I', thing.name, taker);
             end if;
         end loop;
@@ -545,6 +774,40 @@ end $$;
 
 COMMENT ON FUNCTION pgtick.insert_jobs(job_ids uuid[], user_ids text[], task_ids text[], schedule_types text[], expressions text[], timezones text[], run_ats timestamp with time zone[], due_ats timestamp with time zone[], parameters text[], max_retries smallint[], timeouts_s double precision[], policies text[], overlap_rules text[], expire_ats timestamp with time zone[], anchor_ats timestamp with time zone[], zone_version text) IS 'Writes validated jobs, one array element a job, and returns when the first is due. Meant for programs; people call create_job.';
 
+CREATE FUNCTION pgtick.instant_of(local timestamp without time zone, timezone text) RETURNS timestamp with time zone
+    LANGUAGE plpgsql STABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+declare
+    -- The offsets a day before and a day after: the clock changes at most once in between.
+    early interval := ((local at time zone 'UTC') - interval '1 day') at time zone timezone - (local - interval '1 day');
+    late interval := ((local at time zone 'UTC') + interval '1 day') at time zone timezone - (local + interval '1 day');
+    before timestamptz := (local at time zone 'UTC') - greatest(early, late);
+    after timestamptz := (local at time zone 'UTC') - least(early, late);
+    middle timestamptz;
+begin
+    if before at time zone timezone = local then
+        return before;
+    elsif after at time zone timezone = local then
+        return after;
+    end if;
+    -- The clock jumps over it: the instant of the jump, to the second.
+    before := date_trunc('second', before) - interval '1 second';
+    after := date_trunc('second', after) + interval '1 second';
+    early := before at time zone timezone - before at time zone 'UTC';
+    while after - before > interval '1 second' loop
+        middle := date_trunc('second', before + (after - before) / 2);
+        if middle at time zone timezone - middle at time zone 'UTC' = early then
+            before := middle;
+        else
+            after := middle;
+        end if;
+    end loop;
+    return after;
+end $$;
+
+COMMENT ON FUNCTION pgtick.instant_of(local timestamp without time zone, timezone text) IS 'The instant at which clocks of a zone show a time: one that they show twice is the first, one that they jump over is the jump.';
+
 CREATE TABLE pgtick.jobs (
     job_id uuid NOT NULL,
     user_id text NOT NULL,
@@ -617,6 +880,18 @@ $$;
 
 COMMENT ON FUNCTION pgtick.lateness_quantile(histogram bigint[], quantile double precision) IS 'A quantile of a lateness histogram in ms, as if each bucket were filled evenly; what lies beyond the last bound counts as that bound.';
 
+CREATE FUNCTION pgtick.lock_job(job_id uuid) RETURNS pgtick.jobs
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+begin
+    perform from pgtick.jobs j where j.job_id = lock_job.job_id for update;
+    perform from pgtick.schedules s where s.job_id = lock_job.job_id for update;
+    return pgtick.job_named(job_id);
+end $$;
+
+COMMENT ON FUNCTION pgtick.lock_job(job_id uuid) IS 'The job of that id, locked with its schedule; raises as job_named does.';
+
 CREATE FUNCTION pgtick.make_partition(parent text, from_at timestamp with time zone, until_at timestamp with time zone) RETURNS void
     LANGUAGE plpgsql
     SET search_path TO 'pg_catalog', 'pg_temp'
@@ -650,7 +925,8 @@ CREATE FUNCTION pgtick.next_runs(job_id uuid DEFAULT NULL::uuid, max_count integ
         union all
         (select s.next_run_at, s.job_id, s.task_key, 'PLANNED'
          from pgtick.schedules s
-         where s.next_run_at is not null and s.paused_at is null and s.problem is null and (next_runs.job_id is null or s.job_id = next_runs.job_id)
+         where s.next_run_at is not null and s.paused_at is null and s.cancelled_at is null and s.problem is null
+           and (next_runs.job_id is null or s.job_id = next_runs.job_id)
          order by s.next_run_at limit max_count)
     ) as n
     left join pgtick.tasks t using (task_key)
@@ -660,76 +936,133 @@ $$;
 
 COMMENT ON FUNCTION pgtick.next_runs(job_id uuid, max_count integer) IS 'What comes next, of one job or of all, as far as it is pending or planned: of a recurring job, those of the coming minute and the one after.';
 
+CREATE FUNCTION pgtick.past_name(partition text) RETURNS text
+    LANGUAGE sql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+    -- The time makes it unique: for a very late row the partition may be made, and retired, a second time.
+    select 'past_' || partition || to_char(clock_timestamp() at time zone 'UTC', '_YYYYMMDDHH24MISSUS')
+$$;
+
+COMMENT ON FUNCTION pgtick.past_name(partition text) IS 'The name of the table that a partition becomes when it is detached.';
+
 CREATE FUNCTION pgtick.pause_job(job_id uuid, note text DEFAULT NULL::text) RETURNS integer
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
     AS $$
 declare
-    job pgtick.jobs := pgtick.job_named(job_id);
-    standing pgtick.schedules;
-    first_at timestamptz;
-    purged integer;
+    job pgtick.jobs := pgtick.lock_job(job_id);
+    back record := pgtick.take_back(job_id);
+    task pgtick.tasks;
+    claim record;
 begin
-    -- The row lock keeps planners off until the pause is committed.
-    select * into standing from pgtick.schedules s where s.job_id = pause_job.job_id for update;
-    if not found then
-        raise exception 'job_id: job % has no occurrence ahead that could be paused', job_id using errcode = 'object_not_in_prerequisite_state';
-    end if;
-    with
-    gone as (
-        delete from pgtick.pending_executions p
-        where p.job_id = pause_job.job_id and p.attempt = 0 and p.losses = 0 and p.origin is null and p.due_at > clock_timestamp()
-        returning p.scheduled_at
-    )
-    select min(scheduled_at), count(*) into first_at, purged from gone;
     update pgtick.schedules s
-    set paused_at = coalesce(s.paused_at, now()), paused_note = coalesce(note, s.paused_note),
-        next_run_at = least(s.next_run_at, first_at), runs = greatest(s.runs - purged, 0)
+    set paused_at = coalesce(s.paused_at, clock_timestamp()), paused_note = coalesce(note, s.paused_note),
+        next_run_at = least(s.next_run_at, back.first_at), runs = greatest(s.runs - back.taken, 0)
     where s.job_id = pause_job.job_id;
-    perform pgtick.audit('pause', job_id::text, jsonb_strip_nulls(jsonb_build_object('note', note, 'purged', purged)));
-    return purged;
+    if not found and back.taken = 0 then
+        raise exception 'job_id: job % has started already, or is over', job_id using errcode = 'object_not_in_prerequisite_state';
+    elsif not found then
+        -- A single run waits where runs far ahead do.
+        task := pgtick.task_named(job.task_id);
+        insert into pgtick.schedules (job_id, user_id, task_key, next_run_at, timezone, priority, policies, anchor_at, paused_at, paused_note)
+        values (job.job_id, job.user_id, task.task_key, back.first_at, job.timezone, task.priority, job.policies, job.created_at, clock_timestamp(), note);
+    end if;
+    -- What was claimed a little ahead of its time is not to start either.
+    for claim in
+        update pgtick.running_executions r set revoked_at = clock_timestamp()
+        where r.job_id = pause_job.job_id and r.due_at > clock_timestamp() and r.origin is null and r.revoked_at is null
+        returning r.claim_id
+    loop
+        perform pg_notify('pgtick_revoke', claim.claim_id::text);
+    end loop;
+    perform pgtick.audit('pause', job_id::text, jsonb_strip_nulls(jsonb_build_object('note', note, 'purged', back.taken)));
+    return back.taken;
 end $$;
 
-COMMENT ON FUNCTION pgtick.pause_job(job_id uuid, note text) IS 'Stops a recurring job, or a date far ahead, from making executions. What was pending ahead is taken back; what is due or runs goes on. Returns how many were taken back.';
+COMMENT ON FUNCTION pgtick.pause_job(job_id uuid, note text) IS 'Stops a job from making executions. What was pending ahead is taken back; what is due or runs goes on. Returns how many were taken back.';
+
+CREATE FUNCTION pgtick.plan_anew(job_id uuid) RETURNS void
+    LANGUAGE sql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+    -- The planner computes the next time after planned_through (zone_version is null: not computed). What has been
+    -- claimed ahead or is over already, though its time is still to come, is not made a second time.
+    update pgtick.schedules s
+    set next_run_at = clock_timestamp(), zone_version = null, problem = null,
+        planned_through = greatest(clock_timestamp(),
+            (select max(r.scheduled_at) from pgtick.running_executions r where r.job_id = plan_anew.job_id)),
+        skips = nullif(array(select at from unnest(s.skips) as skipped (at) where at > clock_timestamp()
+                             union
+                             select f.scheduled_at from pgtick.finished_executions f
+                             where f.job_id = plan_anew.job_id and f.scheduled_at > clock_timestamp()
+                             order by 1), '{}')
+    where s.job_id = plan_anew.job_id and s.expression is not null
+$$;
+
+COMMENT ON FUNCTION pgtick.plan_anew(job_id uuid) IS 'Has the planner compute the next time of a recurring job from now on. For use under lock_job.';
+
+CREATE FUNCTION pgtick.read_schedule(schedule text, timezone text, OUT kind text, OUT expression text, OUT at timestamp with time zone) RETURNS record
+    LANGUAGE plpgsql STABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $_$
+declare
+    words text[] := regexp_split_to_array(btrim(schedule), '\s+');
+    date constant text := '^\s*\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d(:\d\d(\.\d{1,6})?)?\s*';
+begin
+    if timezone is not null and not exists (select from pg_timezone_names where name = timezone) then
+        raise exception 'timezone: no time zone "%"', timezone using errcode = 'invalid_parameter_value';
+    end if;
+    if lower(btrim(schedule)) = 'now' then
+        kind := 'NOW';
+    elsif schedule ~ (date || '([Zz]|[+-]\d\d(:?\d\d)?)?\s*$') then
+        kind := 'DATE';
+        begin
+            if schedule ~ (date || '$') then
+                if timezone is null then
+                    raise exception 'schedule: "%" has no offset; add one such as Z or +02:00, or name a timezone', schedule
+                        using errcode = 'invalid_parameter_value';
+                end if;
+                at := pgtick.instant_of(schedule::timestamp, timezone);
+            else
+                at := schedule::timestamptz;
+            end if;
+        exception when datetime_field_overflow or invalid_datetime_format then
+            raise exception 'schedule: "%" is not on the calendar or the clock', schedule using errcode = 'invalid_parameter_value';
+        end;
+        if at > now() + interval '10 years' then
+            raise exception 'schedule: % is more than 10 years ahead', schedule using errcode = 'invalid_parameter_value';
+        end if;
+        at := greatest(at, '2000-01-01 00:00Z');
+    elsif schedule ~ '^\s*@' or cardinality(words) in (5, 6) then
+        if length(schedule) > 256 then
+            raise exception 'schedule: is longer than 256 characters' using errcode = 'invalid_parameter_value';
+        end if;
+        kind := 'CRON';
+        expression := btrim(schedule);
+    else
+        raise exception 'schedule: "%" is neither "now", nor an ISO 8601 date, nor a cron expression', coalesce(schedule, 'null')
+            using errcode = 'invalid_parameter_value';
+    end if;
+end $_$;
+
+COMMENT ON FUNCTION pgtick.read_schedule(schedule text, timezone text, OUT kind text, OUT expression text, OUT at timestamp with time zone) IS 'What a schedule means: NOW, a DATE and its instant, or CRON and its expression, which a planner checks. Raises for anything else.';
 
 CREATE FUNCTION pgtick.reschedule(job_id uuid, at timestamp with time zone) RETURNS text
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
     AS $$
 declare
-    job pgtick.jobs := pgtick.job_named(job_id);
+    job pgtick.jobs := pgtick.lock_job(job_id);
     target constant timestamptz := greatest(at, now());
-    made_until timestamptz;
-    moved pgtick.pending_executions;
 begin
     if job.schedule_type = 'CRON' then
         raise exception 'job_id: job % recurs; its times come from its expression', job_id using errcode = 'object_not_in_prerequisite_state';
     elsif at is null or not isfinite(at) or at > now() + interval '10 years' then
         raise exception 'at: must be a time within 10 years, not %', coalesce(at::text, 'null') using errcode = 'invalid_parameter_value';
     end if;
-    select min(w.until_at) into made_until from pgtick.partition_windows w where w.parent in ('pending_executions', 'finished_executions');
-    delete from pgtick.pending_executions p where p.job_id = reschedule.job_id and p.attempt = 0 and p.origin is null returning p.* into moved;
-    if not found then
-        delete from pgtick.schedules s where s.job_id = reschedule.job_id
-        returning s.job_id, s.next_run_at, s.next_run_at, s.user_id, s.task_key, s.priority
-        into moved.job_id, moved.scheduled_at, moved.due_at, moved.user_id, moved.task_key, moved.priority;
-        if not found then
-            raise exception 'job_id: job % has started already, or is over', job_id using errcode = 'object_not_in_prerequisite_state';
-        end if;
-    end if;
-    if target < made_until then
-        insert into pgtick.pending_executions (job_id, scheduled_at, due_at, user_id, task_key, priority, overlap)
-        values (job.job_id, target, target, moved.user_id, moved.task_key, moved.priority, moved.overlap);
-    else
-        insert into pgtick.schedules (job_id, user_id, task_key, next_run_at, timezone, priority, policies)
-        values (job.job_id, moved.user_id, moved.task_key, target, job.timezone, moved.priority, job.policies);
-    end if;
-    update pgtick.jobs j set run_at = target, schedule_type = 'DATE', updated_at = now() where j.job_id = reschedule.job_id;
-    perform pgtick.audit('reschedule', job_id::text, jsonb_build_object('from', moved.scheduled_at, 'to', target));
-    if target <= now() + interval '1 second' then
-        perform pg_notify('pgtick_due', (extract(epoch from target) * 1000000)::bigint::text);
-    end if;
-    return pgtick.execution_id(target, job.job_id);
+    perform pgtick.edit_job(job_id, jsonb_build_object('schedule', to_char(target at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')), 'reschedule');
+    return pgtick.execution_id((select s.next_run_at from pgtick.schedules s where s.job_id = reschedule.job_id), job_id);
 end $$;
 
 COMMENT ON FUNCTION pgtick.reschedule(job_id uuid, at timestamp with time zone) IS 'Moves a job that runs once, and has not started, to another time (now, when that is past). Returns the id of its execution.';
@@ -739,25 +1072,77 @@ CREATE FUNCTION pgtick.resume_job(job_id uuid) RETURNS boolean
     SET search_path TO 'pg_catalog', 'pg_temp'
     AS $$
 declare
-    job pgtick.jobs := pgtick.job_named(job_id);
-    resumed integer;
+    job pgtick.jobs := pgtick.lock_job(job_id);
 begin
-    -- The planner computes the next time from now on (zone_version is null: not computed): slots missed stay missed.
-    -- A single date that has passed meanwhile is due at once.
+    -- Slots missed stay missed. A single date that has passed meanwhile is due at once.
     update pgtick.schedules s
-    set paused_at = null, paused_note = null, next_run_at = case when s.expression is null then greatest(s.next_run_at, now()) else now() end,
-        planned_through = case when s.expression is null then s.planned_through else now() end, zone_version = null
+    set paused_at = null, paused_note = null, next_run_at = case when s.expression is null then greatest(s.next_run_at, clock_timestamp()) end
     where s.job_id = resume_job.job_id and s.paused_at is not null;
-    get diagnostics resumed = row_count;
-    if resumed = 0 then
+    if not found then
         return false;
     end if;
+    perform pgtick.plan_anew(job_id);
     perform pgtick.audit('resume', job_id::text);
-    perform pg_notify('pgtick_due', (extract(epoch from now()) * 1000000)::bigint::text);
     return true;
 end $$;
 
 COMMENT ON FUNCTION pgtick.resume_job(job_id uuid) IS 'Lets a paused job go on from its next time after now. Returns whether it was paused.';
+
+CREATE FUNCTION pgtick.retire_jobs(before timestamp with time zone) RETURNS text
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    SET lock_timeout TO '200ms'
+    AS $_$
+declare
+    zero constant uuid := '00000000-0000-0000-0000-000000000000';
+    day record;
+    upto uuid;
+    past text;
+begin
+    if before is null or before > now() - interval '1 day' then
+        raise exception 'before: must be at least a day ago, not %', coalesce(before::text, 'null') using errcode = 'invalid_parameter_value';
+    end if;
+    -- One day at a time, the oldest, so that the parent is locked for a moment only.
+    select p.* into day from pgtick.partitions p
+    where p.parent = 'jobs' and p.partition <> 'jobs_standing' and p.until_at <= before
+    order by p.from_at limit 1;
+    if not found then
+        return null;
+    end if;
+    upto := pgtick.uuid7_floor(day.until_at);
+    past := pgtick.past_name(day.partition);
+    lock table pgtick.jobs in access exclusive mode;
+    perform from pg_inherits i where i.inhrelid = to_regclass(format('pgtick.%I', day.partition)) and i.inhparent = 'pgtick.jobs'::regclass;
+    if not found then
+        return null; -- another worker was first
+    end if;
+    execute format('alter table pgtick.jobs detach partition pgtick.%I', day.partition);
+    execute format('alter table pgtick.%I rename to %I', day.partition, past);
+    if to_regclass('pgtick.jobs_standing') is null then
+        create table pgtick.jobs_standing (like pgtick.jobs including all);
+    else
+        alter table pgtick.jobs detach partition pgtick.jobs_standing;
+    end if;
+    -- What still stands, waits or runs goes on as before. Between its bounds, each of these is a short index scan.
+    execute format($sql$
+        with
+        standing as (
+            select s.job_id from pgtick.schedules s where s.job_id < $1 and s.job_id >= $2
+            union select p.job_id from pgtick.pending_executions p where p.job_id < $1 and p.job_id >= $2
+            union select r.job_id from pgtick.running_executions r where r.job_id < $1 and r.job_id >= $2
+        ),
+        moved as (
+            delete from pgtick.%I j using standing where j.job_id = standing.job_id returning j.*
+        )
+        insert into pgtick.jobs_standing select * from moved
+    $sql$, past) using upto, pgtick.uuid7_floor(day.from_at);
+    execute format('alter table pgtick.jobs attach partition pgtick.jobs_standing for values from (%L) to (%L)', zero, upto);
+    update pgtick.partition_windows w set from_at = least(greatest(w.from_at, day.until_at), w.until_at) where w.parent = 'jobs';
+    insert into pgtick.archives (name, parent, from_at, until_at) values (past, 'jobs', day.from_at, day.until_at);
+    return past;
+end $_$;
+
+COMMENT ON FUNCTION pgtick.retire_jobs(before timestamp with time zone) IS 'Takes the oldest day of jobs that ended before that time out of the table, and returns the name of the table it became; null when there is none. Jobs that still stand, wait or run move to jobs_standing.';
 
 CREATE FUNCTION pgtick.retry_failed(task_id text DEFAULT NULL::text, user_id text DEFAULT NULL::text, error text DEFAULT NULL::text, since timestamp with time zone DEFAULT (now() - '1 day'::interval), until timestamp with time zone DEFAULT now(), max_count integer DEFAULT 1000) RETURNS integer
     LANGUAGE plpgsql SECURITY DEFINER
@@ -812,6 +1197,43 @@ end $$;
 
 COMMENT ON FUNCTION pgtick.retry_failed(task_id text, user_id text, error text, since timestamp with time zone, until timestamp with time zone, max_count integer) IS 'Starts FAILED executions anew, those that were scheduled in [since, until) and match: task_id, user_id, a part of the error. The old ones stay FAILED; none is retried twice. Returns how many.';
 
+CREATE FUNCTION pgtick.roll_up_stats(before timestamp with time zone DEFAULT (now() - '01:00:00'::interval)) RETURNS integer
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+declare
+    first_at timestamptz;
+    gone integer;
+begin
+    -- One at a time; the others leave it to that one.
+    if not pg_try_advisory_xact_lock(7067850) then
+        return 0;
+    end if;
+    select min(e.minute) into first_at from pgtick.execution_stats e where e.worker_id <> 0 and e.minute < before;
+    if first_at is null then
+        return 0;
+    end if;
+    -- Ten minutes of them a call: what it holds is short.
+    with
+    old as (
+        delete from pgtick.execution_stats e
+        where e.worker_id <> 0 and e.minute >= first_at and e.minute < least(before, first_at + interval '10 minutes')
+        returning e.*
+    ),
+    summed as (
+        insert into pgtick.execution_stats (minute, task_key, worker_id, started, completed, failed, retried, run_ms, lateness)
+        select minute, task_key, 0, sum(started), sum(completed), sum(failed), sum(retried), sum(run_ms),
+               array[coalesce(sum(lateness[1]), 0), coalesce(sum(lateness[2]), 0), coalesce(sum(lateness[3]), 0), coalesce(sum(lateness[4]), 0), coalesce(sum(lateness[5]), 0), coalesce(sum(lateness[6]), 0), coalesce(sum(lateness[7]), 0), coalesce(sum(lateness[8]), 0),
+                     coalesce(sum(lateness[9]), 0), coalesce(sum(lateness[10]), 0), coalesce(sum(lateness[11]), 0), coalesce(sum(lateness[12]), 0), coalesce(sum(lateness[13]), 0), coalesce(sum(lateness[14]), 0), coalesce(sum(lateness[15]), 0)]
+        from old
+        group by minute, task_key
+    )
+    select count(*) into gone from old;
+    return gone;
+end $$;
+
+COMMENT ON FUNCTION pgtick.roll_up_stats(before timestamp with time zone) IS 'Replaces the statistics of single workers before that time by their sums (worker_id 0), ten minutes a call; returns how many rows that were.';
+
 CREATE FUNCTION pgtick.run_now(job_id uuid) RETURNS text
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
@@ -828,25 +1250,280 @@ end $$;
 
 COMMENT ON FUNCTION pgtick.run_now(job_id uuid) IS 'Starts a job once more, now, besides its schedule (also while it is paused). Returns the id of the execution.';
 
-CREATE FUNCTION pgtick.start_anew(job pgtick.jobs, at timestamp with time zone, origin text) RETURNS text
+CREATE FUNCTION pgtick.settle_waiting(job_ids uuid[] DEFAULT NULL::uuid[]) RETURNS uuid[]
     LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+#variable_conflict use_variable
+declare
+    jobs uuid[];
+    held uuid[];
+    held_at timestamptz[];
+    unsettled uuid[];
+    earliest timestamptz;
+begin
+    select array_agg(distinct p.job_id) into jobs
+    from pgtick.pending_executions p
+    where p.priority < 0 and (job_ids is null or p.job_id = any (job_ids));
+    if jobs is null then
+        return '{}';
+    end if;
+    -- From here on these runs end only after us, and their end is followed by another call.
+    with
+    free as materialized (
+        select r.claim_id from pgtick.running_executions r where r.job_id = any (jobs) and r.overlap is not null for no key update skip locked
+    ),
+    marked as (
+        update pgtick.running_executions r set awaited = true from free where r.claim_id = free.claim_id returning r.job_id, r.scheduled_at
+    )
+    select array_agg(m.job_id), array_agg(m.scheduled_at) into held, held_at from marked m;
+    -- Runs that are ending or beginning right now: whoever called asks again.
+    unsettled := array(select r.job_id from pgtick.running_executions r
+                       where r.job_id = any (jobs) and r.overlap is not null and r.job_id <> all (coalesce(held, '{}')));
+    jobs := array(select j.job_id from unnest(jobs) as j (job_id) where j.job_id <> all (unsettled));
+    with
+    waiting as materialized (
+        select p.tableoid as part, p.ctid as tid, p.job_id, p.scheduled_at, p.overlap, p.attempt, p.losses, p.expires_at
+        from pgtick.pending_executions p
+        where p.priority < 0 and p.job_id = any (jobs)
+        for update skip locked
+    ),
+    judged as (
+        select w.part, w.tid,
+               case
+                   when w.expires_at <= clock_timestamp()
+                       then 'it could not start in time: its deadline passed, or a newer occurrence came (expires_after_s, missed)'
+                   when w.overlap = 'skip' and w.job_id = any (held)
+                       then 'the run before it was not over (overlap: skip)'
+                   when w.overlap = 'queue_one' and row_number() over (partition by w.job_id, w.overlap order by w.scheduled_at) > 1
+                       then 'another one was waiting for the run before it to end already (overlap: queue_one)'
+                   when w.overlap = 'cancel_running' and row_number() over (partition by w.job_id, w.overlap order by w.scheduled_at desc) > 1
+                       then 'a newer one came before it could start (overlap: cancel_running)'
+               end as reason
+        from waiting w
+        where w.attempt = 0 and w.losses = 0
+    ),
+    gone as (
+        delete from pgtick.pending_executions p
+        using judged j
+        where p.tableoid = j.part and p.ctid = j.tid and j.reason is not null
+        returning p.*, j.reason
+    )
+    insert into pgtick.finished_executions (job_id, scheduled_at, user_id, task_key, status, attempt, due_at, finished_at, losses, origin, error)
+    select g.job_id, greatest(g.scheduled_at, w.from_at), g.user_id, g.task_key, 'SKIPPED', 0, g.due_at, clock_timestamp(), g.losses, g.origin, g.reason
+    from gone g
+    cross join pgtick.partition_windows w
+    where w.parent = 'finished_executions'
+    on conflict do nothing;
+    -- Older runs make way.
+    perform pgtick.cancel_execution(h.job_id, h.at)
+    from unnest(held, held_at) as h (job_id, at)
+    where exists (select from pgtick.pending_executions p
+                  where p.job_id = h.job_id and p.priority < 0 and p.overlap = 'cancel_running' and p.attempt = 0 and p.scheduled_at > h.at);
+    -- Where nothing runs, the oldest may, and is not left out any more; while the others wait, only what the user said is
+    -- a deadline.
+    with
+    waiting as materialized (
+        select p.tableoid as part, p.ctid as tid, p.job_id, p.scheduled_at, p.due_at, p.expires_at
+        from pgtick.pending_executions p
+        where p.priority < 0 and p.job_id = any (jobs)
+        for update skip locked
+    ),
+    turned as (
+        select w.part, w.tid, w.due_at + (j.policies ->> 'expires_after_s')::float8 * interval '1 second' as expires_at,
+               w.job_id <> all (coalesce(held, '{}'))
+                   and row_number() over (partition by w.job_id order by w.due_at, w.scheduled_at) = 1 as its_turn,
+               w.expires_at as expired_at
+        from waiting w
+        left join pgtick.jobs j on j.job_id = w.job_id
+    ),
+    freed as (
+        update pgtick.pending_executions p
+        set priority = case when t.its_turn then -p.priority else p.priority end, expires_at = t.expires_at,
+            overlap = case when t.its_turn then 'wait' else p.overlap end
+        from turned t
+        where p.tableoid = t.part and p.ctid = t.tid and (t.its_turn or t.expired_at is distinct from t.expires_at)
+        returning p.due_at, t.its_turn
+    )
+    select min(f.due_at) into earliest from freed f where f.its_turn;
+    if earliest is not null then
+        perform pg_notify('pgtick_due', (extract(epoch from earliest) * 1000000)::bigint::text);
+    end if;
+    return unsettled;
+end $$;
+
+COMMENT ON FUNCTION pgtick.settle_waiting(job_ids uuid[]) IS 'Decides about executions that wait for a run of their job to end: which go on waiting, which start, which are left out. Returns jobs that are in the middle of a change: ask again.';
+
+CREATE FUNCTION pgtick.skip_run(job_id uuid, at timestamp with time zone DEFAULT NULL::timestamp with time zone) RETURNS text
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+declare
+    job pgtick.jobs := pgtick.lock_job(job_id);
+    standing pgtick.schedules;
+    wanted timestamptz := at;
+    task pgtick.tasks := pgtick.task_named(job.task_id);
+    taken integer := 0;
+begin
+    select * into standing from pgtick.schedules s where s.job_id = skip_run.job_id;
+    if job.schedule_type <> 'CRON' then
+        raise exception 'job_id: job % runs once; cancel it instead', job_id using errcode = 'object_not_in_prerequisite_state';
+    end if;
+    if wanted is null then
+        select min(p.scheduled_at) into wanted from pgtick.pending_executions p
+        where p.job_id = skip_run.job_id and p.attempt = 0 and p.losses = 0 and p.origin is null and p.due_at > clock_timestamp();
+        if wanted is null and standing.zone_version is not null and standing.next_run_at <> all (coalesce(standing.skips, '{}')) then
+            wanted := standing.next_run_at;
+        end if;
+    end if;
+    if wanted is null or wanted <= clock_timestamp() then
+        raise exception 'at: % is not to come', coalesce(wanted::text, 'the next occurrence is not known, or') using errcode = 'invalid_parameter_value';
+    end if;
+    for turn in 1..100 loop
+        with
+        gone as (
+            delete from pgtick.pending_executions p
+            where p.job_id = skip_run.job_id and p.scheduled_at = wanted and p.attempt = 0 and p.losses = 0 and p.origin is null
+            returning p.scheduled_at
+        )
+        select count(*) into taken from gone;
+        exit when taken > 0 or not exists (select from pgtick.pending_executions p where p.job_id = skip_run.job_id and p.scheduled_at = wanted);
+    end loop;
+    if taken = 0 and (wanted <= standing.planned_through and standing.zone_version is not null
+                      or exists (select from pgtick.running_executions r where r.job_id = skip_run.job_id and r.scheduled_at = wanted)
+                      or exists (select from pgtick.finished_executions f where f.job_id = skip_run.job_id and f.scheduled_at = wanted)
+                      or wanted = any (standing.skips)) then
+        raise exception 'at: the occurrence of % has started, is over, or is none', wanted using errcode = 'object_not_in_prerequisite_state';
+    elsif cardinality(standing.skips) >= 1000 then
+        raise exception 'at: 1000 coming occurrences are skipped already' using errcode = 'object_not_in_prerequisite_state';
+    end if;
+    -- Where history has no place for it yet, the planner records it when its time comes.
+    insert into pgtick.finished_executions (job_id, scheduled_at, user_id, task_key, status, attempt, due_at, finished_at, skipped, error)
+    select job.job_id, wanted, job.user_id, task.task_key, 'SKIPPED', 0, wanted, clock_timestamp(), 1, 'skipped by hand'
+    from pgtick.partition_windows w
+    where w.parent = 'finished_executions' and wanted < w.until_at
+    on conflict do nothing;
+    update pgtick.schedules s set skips = array_append(s.skips, wanted), runs = greatest(s.runs - taken, 0) where s.job_id = skip_run.job_id;
+    perform pgtick.audit('skip', pgtick.execution_id(wanted, job_id));
+    return pgtick.execution_id(wanted, job_id);
+end $$;
+
+COMMENT ON FUNCTION pgtick.skip_run(job_id uuid, at timestamp with time zone) IS 'Leaves out one coming occurrence of a recurring job, the next by default; it is SKIPPED. Returns the id of the execution.';
+
+CREATE FUNCTION pgtick.start_anew(job pgtick.jobs, at timestamp with time zone, origin text, due timestamp with time zone DEFAULT NULL::timestamp with time zone) RETURNS text
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+declare
+    task pgtick.tasks := pgtick.task_named(job.task_id);
+begin
+    -- Where runs of the job must not overlap, this one waits for its turn, whatever the rule for occurrences is.
+    insert into pgtick.pending_executions (job_id, scheduled_at, due_at, user_id, task_key, priority, overlap, origin)
+    values (job.job_id, at, coalesce(due, at), job.user_id, task.task_key, task.priority,
+            case when coalesce(job.policies ->> 'overlap', case job.schedule_type when 'CRON' then 'skip' else 'allow' end) <> 'allow' then 'wait' end,
+            origin);
+    return pgtick.execution_id(at, job.job_id);
+end $$;
+
+COMMENT ON FUNCTION pgtick.start_anew(job pgtick.jobs, at timestamp with time zone, origin text, due timestamp with time zone) IS 'Makes one more execution of a job pending, with a note where it came from; returns its id.';
+
+CREATE FUNCTION pgtick.sweep_standing(past text) RETURNS bigint
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $_$
+declare
+    swept bigint := 0;
+begin
+    perform from pgtick.archives a where a.name = past and a.parent = 'jobs' and a.written_at is null and a.dropped_at is null;
+    if not found then
+        raise exception 'past: % is no day of jobs that waits to be archived', past using errcode = 'invalid_parameter_value';
+    end if;
+    if to_regclass('pgtick.jobs_standing') is not null then
+        execute format($sql$
+            with gone as (
+                delete from pgtick.jobs_standing j
+                where not exists (select from pgtick.schedules s where s.job_id = j.job_id)
+                  and not exists (select from pgtick.pending_executions p where p.job_id = j.job_id)
+                  and not exists (select from pgtick.running_executions r where r.job_id = j.job_id)
+                  and coalesce(j.updated_at, j.cancelled_at, j.created_at) < now() - interval '1 day'
+                returning j.*
+            )
+            insert into pgtick.%I select * from gone
+        $sql$, past);
+        get diagnostics swept = row_count;
+    end if;
+    return swept;
+end $_$;
+
+COMMENT ON FUNCTION pgtick.sweep_standing(past text) IS 'Moves jobs of jobs_standing that no longer stand into a detached day of jobs, to leave with it. Returns how many.';
+
+CREATE FUNCTION pgtick.take_back(job_id uuid, since timestamp with time zone DEFAULT clock_timestamp(), OUT taken integer, OUT first_at timestamp with time zone) RETURNS record
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+declare
+    more integer;
+    at timestamptz;
+begin
+    taken := 0;
+    -- A claim may be putting one back while we wait for it: then the next look finds it.
+    for turn in 1..100 loop
+        with
+        gone as (
+            delete from pgtick.pending_executions p
+            where p.job_id = take_back.job_id and p.attempt = 0 and p.losses = 0 and p.origin is null and p.due_at > since
+            returning p.scheduled_at
+        )
+        select count(*), min(g.scheduled_at) into more, at from gone g;
+        taken := taken + more;
+        first_at := least(first_at, at);
+        exit when not exists (select from pgtick.pending_executions p
+                              where p.job_id = take_back.job_id and p.attempt = 0 and p.losses = 0 and p.origin is null and p.due_at > since);
+    end loop;
+end $$;
+
+COMMENT ON FUNCTION pgtick.take_back(job_id uuid, since timestamp with time zone, OUT taken integer, OUT first_at timestamp with time zone) IS 'Deletes what is pending and not due before since: not what was started by hand. For use under lock_job.';
+
+CREATE TABLE pgtick.tasks (
+    task_id text NOT NULL,
+    task_key integer NOT NULL,
+    kind text DEFAULT 'python'::text NOT NULL,
+    target text NOT NULL,
+    description text,
+    queue text DEFAULT 'default'::text NOT NULL,
+    priority smallint DEFAULT 2 NOT NULL,
+    max_retries smallint DEFAULT 3 NOT NULL,
+    backoff_base_s double precision DEFAULT 5 NOT NULL,
+    backoff_factor double precision DEFAULT 5 NOT NULL,
+    backoff_cap_s double precision DEFAULT 86400 NOT NULL,
+    timeout_s double precision,
+    options jsonb DEFAULT '{}'::jsonb NOT NULL,
+    created_at timestamp with time zone DEFAULT now() NOT NULL,
+    updated_at timestamp with time zone DEFAULT now() NOT NULL,
+    CONSTRAINT tasks_backoff_is_sane CHECK (((backoff_base_s >= (0)::double precision) AND (backoff_factor >= (1)::double precision) AND ((backoff_cap_s >= (0)::double precision) AND (backoff_cap_s <= (86400)::double precision)))),
+    CONSTRAINT tasks_kind_is_known CHECK ((kind = ANY (ARRAY['python'::text, 'http'::text]))),
+    CONSTRAINT tasks_max_retries_is_sane CHECK (((max_retries >= 0) AND (max_retries <= 1000))),
+    CONSTRAINT tasks_options_is_an_object CHECK ((jsonb_typeof(options) = 'object'::text)),
+    CONSTRAINT tasks_priority_is_1_to_4 CHECK (((priority >= 1) AND (priority <= 4))),
+    CONSTRAINT tasks_task_id_is_a_name CHECK ((task_id ~ '^[A-Za-z0-9_][A-Za-z0-9_.:/-]{0,199}$'::text)),
+    CONSTRAINT tasks_timeout_is_positive CHECK ((timeout_s > (0)::double precision))
+);
+
+CREATE FUNCTION pgtick.task_named(task_id text) RETURNS pgtick.tasks
+    LANGUAGE plpgsql STABLE
     SET search_path TO 'pg_catalog', 'pg_temp'
     AS $$
 declare
     task pgtick.tasks;
 begin
-    select * into task from pgtick.tasks t where t.task_id = job.task_id;
+    select * into task from pgtick.tasks t where t.task_id = task_named.task_id;
     if not found then
-        raise exception 'task_id: no task "%" is registered', job.task_id using errcode = 'invalid_parameter_value';
+        raise exception 'task_id: no task "%" is registered', task_id using errcode = 'invalid_parameter_value';
     end if;
-    -- Where runs of the job must not overlap, this one waits for its turn, whatever the rule for occurrences is.
-    insert into pgtick.pending_executions (job_id, scheduled_at, due_at, user_id, task_key, priority, overlap, origin)
-    values (job.job_id, at, at, job.user_id, task.task_key, task.priority,
-            case when job.schedule_type = 'CRON' and coalesce(job.policies ->> 'overlap', 'skip') <> 'allow' then 'queue_one' end, origin);
-    return pgtick.execution_id(at, job.job_id);
+    return task;
 end $$;
 
-COMMENT ON FUNCTION pgtick.start_anew(job pgtick.jobs, at timestamp with time zone, origin text) IS 'Makes one more execution of a job pending, with a note where it came from; returns its id.';
+COMMENT ON FUNCTION pgtick.task_named(task_id text) IS 'The task of that name; raises when there is none.';
 
 CREATE FUNCTION pgtick.uuid7(at timestamp with time zone DEFAULT clock_timestamp()) RETURNS uuid
     LANGUAGE sql PARALLEL SAFE
@@ -887,6 +1564,22 @@ ALTER TABLE pgtick.api_tokens ALTER COLUMN token_id ADD GENERATED ALWAYS AS IDEN
     NO MINVALUE
     NO MAXVALUE
     CACHE 1
+);
+
+CREATE TABLE pgtick.archives (
+    name text NOT NULL,
+    parent text NOT NULL,
+    from_at timestamp with time zone NOT NULL,
+    until_at timestamp with time zone NOT NULL,
+    claimed_by text,
+    claimed_until timestamp with time zone,
+    rows bigint,
+    bytes bigint,
+    sha256 text,
+    location text,
+    detached_at timestamp with time zone DEFAULT now() NOT NULL,
+    written_at timestamp with time zone,
+    dropped_at timestamp with time zone
 );
 
 CREATE TABLE pgtick.audit_log (
@@ -963,6 +1656,7 @@ CREATE TABLE pgtick.running_executions (
     lease_expires_at timestamp with time zone NOT NULL,
     cancel_requested_at timestamp with time zone,
     revoked_at timestamp with time zone,
+    awaited boolean DEFAULT false NOT NULL,
     progress jsonb,
     errors jsonb,
     CONSTRAINT running_executions_attempt_is_positive CHECK (((attempt >= 1) AND (losses >= 0)))
@@ -984,37 +1678,14 @@ CREATE TABLE pgtick.schedules (
     runs bigint DEFAULT 0 NOT NULL,
     paused_at timestamp with time zone,
     paused_note text,
+    skips timestamp with time zone[],
+    cancelled_at timestamp with time zone,
     problem text,
     CONSTRAINT schedules_next_run_at_is_sane CHECK (((next_run_at >= '2000-01-01 00:00:00+00'::timestamp with time zone) AND (next_run_at < '2200-01-01 00:00:00+00'::timestamp with time zone))),
     CONSTRAINT schedules_policies_is_an_object CHECK ((jsonb_typeof(policies) = 'object'::text)),
     CONSTRAINT schedules_runs_is_not_negative CHECK ((runs >= 0))
 )
 WITH (fillfactor='80');
-
-CREATE TABLE pgtick.tasks (
-    task_id text NOT NULL,
-    task_key integer NOT NULL,
-    kind text DEFAULT 'python'::text NOT NULL,
-    target text NOT NULL,
-    description text,
-    queue text DEFAULT 'default'::text NOT NULL,
-    priority smallint DEFAULT 2 NOT NULL,
-    max_retries smallint DEFAULT 3 NOT NULL,
-    backoff_base_s double precision DEFAULT 5 NOT NULL,
-    backoff_factor double precision DEFAULT 5 NOT NULL,
-    backoff_cap_s double precision DEFAULT 86400 NOT NULL,
-    timeout_s double precision,
-    options jsonb DEFAULT '{}'::jsonb NOT NULL,
-    created_at timestamp with time zone DEFAULT now() NOT NULL,
-    updated_at timestamp with time zone DEFAULT now() NOT NULL,
-    CONSTRAINT tasks_backoff_is_sane CHECK (((backoff_base_s >= (0)::double precision) AND (backoff_factor >= (1)::double precision) AND ((backoff_cap_s >= (0)::double precision) AND (backoff_cap_s <= (86400)::double precision)))),
-    CONSTRAINT tasks_kind_is_known CHECK ((kind = ANY (ARRAY['python'::text, 'http'::text]))),
-    CONSTRAINT tasks_max_retries_is_sane CHECK (((max_retries >= 0) AND (max_retries <= 1000))),
-    CONSTRAINT tasks_options_is_an_object CHECK ((jsonb_typeof(options) = 'object'::text)),
-    CONSTRAINT tasks_priority_is_1_to_4 CHECK (((priority >= 1) AND (priority <= 4))),
-    CONSTRAINT tasks_task_id_is_a_name CHECK ((task_id ~ '^[A-Za-z0-9_][A-Za-z0-9_.:/-]{0,199}$'::text)),
-    CONSTRAINT tasks_timeout_is_positive CHECK ((timeout_s > (0)::double precision))
-);
 
 CREATE VIEW pgtick.executions AS
  SELECT e.job_id,
@@ -1096,11 +1767,14 @@ CREATE VIEW pgtick.executions AS
             schedules.next_run_at,
             schedules.user_id,
             schedules.task_key,
-            'PENDING'::text,
+                CASE
+                    WHEN (schedules.cancelled_at IS NULL) THEN 'PENDING'::text
+                    ELSE 'CANCELLED'::text
+                END AS "case",
             (0)::smallint AS int2,
             schedules.next_run_at,
             NULL::timestamp with time zone,
-            NULL::timestamp with time zone,
+            schedules.cancelled_at,
             NULL::bigint,
             (0)::smallint AS int2,
             schedules.problem,
@@ -1109,7 +1783,7 @@ CREATE VIEW pgtick.executions AS
             NULL::text,
             NULL::integer
            FROM pgtick.schedules
-          WHERE ((schedules.next_run_at IS NOT NULL) AND (schedules.paused_at IS NULL) AND (schedules.problem IS NULL))) e
+          WHERE ((schedules.next_run_at IS NOT NULL) AND ((schedules.expression IS NULL) OR ((schedules.paused_at IS NULL) AND (schedules.problem IS NULL))))) e
      LEFT JOIN pgtick.tasks t USING (task_key));
 
 COMMENT ON VIEW pgtick.executions IS 'Every execution in every state: PENDING, IN_PROGRESS, RETRYING, COMPLETED, FAILED, CANCELLED, SKIPPED.';
@@ -1184,19 +1858,19 @@ COMMENT ON VIEW pgtick.late IS 'Due more than 2 s ago and not started. Why? sele
 
 CREATE VIEW pgtick.lateness AS
  SELECT minute,
-    (sum(n))::bigint AS started,
-    pgtick.lateness_quantile(array_agg(n ORDER BY i), (0.5)::double precision) AS p50_ms,
-    pgtick.lateness_quantile(array_agg(n ORDER BY i), (0.95)::double precision) AS p95_ms,
-    pgtick.lateness_quantile(array_agg(n ORDER BY i), (0.99)::double precision) AS p99_ms,
-    (COALESCE(sum(n) FILTER (WHERE (i > array_position(pgtick.lateness_bounds(), 2000))), (0)::numeric))::bigint AS later_than_2s
-   FROM ( SELECT e.minute,
-            bucket.i,
-            sum(bucket.n) AS n
-           FROM (pgtick.execution_stats e
-             CROSS JOIN LATERAL unnest(e.lateness) WITH ORDINALITY bucket(n, i))
-          WHERE (e.minute > (now() - '1 day'::interval))
-          GROUP BY e.minute, bucket.i) buckets
-  GROUP BY minute;
+    started,
+    pgtick.lateness_quantile(buckets, (0.5)::double precision) AS p50_ms,
+    pgtick.lateness_quantile(buckets, (0.95)::double precision) AS p95_ms,
+    pgtick.lateness_quantile(buckets, (0.99)::double precision) AS p99_ms,
+    (( SELECT COALESCE(sum(bucket.n), (0)::numeric) AS "coalesce"
+           FROM unnest(minutes.buckets) WITH ORDINALITY bucket(n, i)
+          WHERE (bucket.i > array_position(pgtick.lateness_bounds(), 2000))))::bigint AS later_than_2s
+   FROM ( SELECT execution_stats.minute,
+            sum(execution_stats.started) AS started,
+            ARRAY[sum(execution_stats.lateness[1]), sum(execution_stats.lateness[2]), sum(execution_stats.lateness[3]), sum(execution_stats.lateness[4]), sum(execution_stats.lateness[5]), sum(execution_stats.lateness[6]), sum(execution_stats.lateness[7]), sum(execution_stats.lateness[8]), sum(execution_stats.lateness[9]), sum(execution_stats.lateness[10]), sum(execution_stats.lateness[11]), sum(execution_stats.lateness[12]), sum(execution_stats.lateness[13]), sum(execution_stats.lateness[14]), sum(execution_stats.lateness[15])] AS buckets
+           FROM pgtick.execution_stats
+          WHERE (execution_stats.minute > (now() - '1 day'::interval))
+          GROUP BY execution_stats.minute) minutes;
 
 COMMENT ON VIEW pgtick.lateness IS 'How late executions started, by minute of the last day, from the stored histograms (some seconds behind).';
 
@@ -1276,7 +1950,7 @@ CREATE VIEW pgtick.overview AS
            FROM pgtick.workers
           WHERE ((workers.state = 'RUNNING'::text) AND (workers.last_seen_at > (now() - '00:01:00'::interval)))) alive)
      CROSS JOIN ( SELECT count(*) FILTER (WHERE ((schedules.expression IS NOT NULL) AND (schedules.paused_at IS NULL) AND (schedules.problem IS NULL))) AS recurring,
-            count(*) FILTER (WHERE (schedules.paused_at IS NOT NULL)) AS paused,
+            count(*) FILTER (WHERE ((schedules.paused_at IS NOT NULL) AND (schedules.cancelled_at IS NULL))) AS paused,
             count(*) FILTER (WHERE (schedules.problem IS NOT NULL)) AS broken
            FROM pgtick.schedules) standing)
      CROSS JOIN ( SELECT min(partition_windows.until_at) AS until_at
@@ -1392,6 +2066,7 @@ CREATE VIEW pgtick.schedule_status AS
     COALESCE(s.expression, 'once'::text) AS schedule,
     s.timezone,
         CASE
+            WHEN (s.cancelled_at IS NOT NULL) THEN 'CANCELLED'::text
             WHEN (s.problem IS NOT NULL) THEN 'BROKEN'::text
             WHEN (s.paused_at IS NOT NULL) THEN 'PAUSED'::text
             WHEN (s.next_run_at IS NULL) THEN 'ENDED'::text
@@ -1473,7 +2148,7 @@ UNION ALL
     'the next occurrence is past and was not made pending: no planner comes round; look at the workers'::text AS sentence
    FROM (pgtick.schedules s
      LEFT JOIN pgtick.tasks t USING (task_key))
-  WHERE ((s.next_run_at < (now() - '00:01:00'::interval)) AND (s.paused_at IS NULL) AND (s.problem IS NULL))
+  WHERE ((s.next_run_at < (now() - '00:01:00'::interval)) AND (s.paused_at IS NULL) AND (s.cancelled_at IS NULL) AND (s.problem IS NULL))
   GROUP BY t.task_id;
 
 COMMENT ON VIEW pgtick.stuck IS 'What will not go on by itself, and what to do about it. Empty when all is well.';
@@ -1544,6 +2219,9 @@ ALTER TABLE ONLY pgtick.api_tokens
 ALTER TABLE ONLY pgtick.api_tokens
     ADD CONSTRAINT api_tokens_token_hash_key UNIQUE (token_hash);
 
+ALTER TABLE ONLY pgtick.archives
+    ADD CONSTRAINT archives_pkey PRIMARY KEY (name);
+
 ALTER TABLE ONLY pgtick.audit_log
     ADD CONSTRAINT audit_log_pkey PRIMARY KEY (entry_id);
 
@@ -1580,9 +2258,13 @@ ALTER TABLE ONLY pgtick.users
 ALTER TABLE ONLY pgtick.workers
     ADD CONSTRAINT workers_pkey PRIMARY KEY (worker_id);
 
+CREATE INDEX archives_not_dropped ON pgtick.archives USING btree (name) WHERE (dropped_at IS NULL);
+
 CREATE INDEX audit_log_by_subject ON pgtick.audit_log USING btree (subject, entry_id);
 
 CREATE INDEX execution_stats_by_minute ON ONLY pgtick.execution_stats USING btree (minute, task_key);
+
+CREATE INDEX execution_stats_not_rolled_up ON ONLY pgtick.execution_stats USING btree (minute) WHERE (worker_id <> 0);
 
 CREATE INDEX finished_executions_by_user ON ONLY pgtick.finished_executions USING btree (user_id, scheduled_at);
 
@@ -1600,65 +2282,9 @@ CREATE INDEX pending_executions_for_claiming ON ONLY pgtick.pending_executions U
 
 CREATE UNIQUE INDEX running_executions_without_overlap ON pgtick.running_executions USING btree (job_id) WHERE (overlap IS NOT NULL);
 
-CREATE INDEX schedules_by_next_run ON pgtick.schedules USING btree (next_run_at) WHERE ((next_run_at IS NOT NULL) AND (paused_at IS NULL) AND (problem IS NULL));
+CREATE INDEX schedules_by_next_run ON pgtick.schedules USING btree (next_run_at) WHERE ((next_run_at IS NOT NULL) AND (paused_at IS NULL) AND (cancelled_at IS NULL) AND (problem IS NULL));
 
 CREATE INDEX schedules_by_user ON pgtick.schedules USING btree (user_id, next_run_at);
 
 ALTER TABLE ONLY pgtick.api_tokens
     ADD CONSTRAINT api_tokens_user_id_fkey FOREIGN KEY (user_id) REFERENCES pgtick.users(user_id) ON DELETE CASCADE;
-
-REVOKE ALL ON FUNCTION pgtick.audit(action text, subject text, details jsonb) FROM PUBLIC;
-
-REVOKE ALL ON FUNCTION pgtick.cancel_execution(job_id uuid, scheduled_at timestamp with time zone) FROM PUBLIC;
-
-REVOKE ALL ON FUNCTION pgtick.cancel_job(job_id uuid) FROM PUBLIC;
-
-REVOKE ALL ON FUNCTION pgtick.create_job(task_id text, schedule text, parameters jsonb, user_id text, timezone text, max_retries integer, timeout_s double precision) FROM PUBLIC;
-
-REVOKE ALL ON FUNCTION pgtick.drain_worker(worker text) FROM PUBLIC;
-
-REVOKE ALL ON FUNCTION pgtick.drop_partition(partition text) FROM PUBLIC;
-
-REVOKE ALL ON FUNCTION pgtick.ensure_partitions(runway interval, since timestamp with time zone) FROM PUBLIC;
-
-REVOKE ALL ON FUNCTION pgtick.execution_id(scheduled_at timestamp with time zone, job_id uuid) FROM PUBLIC;
-
-REVOKE ALL ON FUNCTION pgtick.explain(id text) FROM PUBLIC;
-
-REVOKE ALL ON FUNCTION pgtick.explain_waiting(p pgtick.pending_executions) FROM PUBLIC;
-
-REVOKE ALL ON FUNCTION pgtick.extend_partitions(parent text, from_at timestamp with time zone, until_at timestamp with time zone) FROM PUBLIC;
-
-REVOKE ALL ON FUNCTION pgtick.grant_roles() FROM PUBLIC;
-
-REVOKE ALL ON FUNCTION pgtick.in_words(span interval) FROM PUBLIC;
-
-REVOKE ALL ON FUNCTION pgtick.insert_jobs(job_ids uuid[], user_ids text[], task_ids text[], schedule_types text[], expressions text[], timezones text[], run_ats timestamp with time zone[], due_ats timestamp with time zone[], parameters text[], max_retries smallint[], timeouts_s double precision[], policies text[], overlap_rules text[], expire_ats timestamp with time zone[], anchor_ats timestamp with time zone[], zone_version text) FROM PUBLIC;
-
-REVOKE ALL ON FUNCTION pgtick.job_named(job_id uuid) FROM PUBLIC;
-
-REVOKE ALL ON FUNCTION pgtick.lateness_bounds() FROM PUBLIC;
-
-REVOKE ALL ON FUNCTION pgtick.lateness_quantile(histogram bigint[], quantile double precision) FROM PUBLIC;
-
-REVOKE ALL ON FUNCTION pgtick.make_partition(parent text, from_at timestamp with time zone, until_at timestamp with time zone) FROM PUBLIC;
-
-REVOKE ALL ON FUNCTION pgtick.next_runs(job_id uuid, max_count integer) FROM PUBLIC;
-
-REVOKE ALL ON FUNCTION pgtick.pause_job(job_id uuid, note text) FROM PUBLIC;
-
-REVOKE ALL ON FUNCTION pgtick.reschedule(job_id uuid, at timestamp with time zone) FROM PUBLIC;
-
-REVOKE ALL ON FUNCTION pgtick.resume_job(job_id uuid) FROM PUBLIC;
-
-REVOKE ALL ON FUNCTION pgtick.retry_failed(task_id text, user_id text, error text, since timestamp with time zone, until timestamp with time zone, max_count integer) FROM PUBLIC;
-
-REVOKE ALL ON FUNCTION pgtick.run_now(job_id uuid) FROM PUBLIC;
-
-REVOKE ALL ON FUNCTION pgtick.start_anew(job pgtick.jobs, at timestamp with time zone, origin text) FROM PUBLIC;
-
-REVOKE ALL ON FUNCTION pgtick.uuid7(at timestamp with time zone) FROM PUBLIC;
-
-REVOKE ALL ON FUNCTION pgtick.uuid7_floor(at timestamp with time zone) FROM PUBLIC;
-
-REVOKE ALL ON FUNCTION pgtick.uuid7_time(id uuid) FROM PUBLIC;
