@@ -5,6 +5,7 @@ An act is offered where it makes sense; whether it is allowed is decided by what
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -46,7 +47,7 @@ def of_job(job: Facts) -> list[Act]:
     if job["paused_at"]:
         acts.append(RESUME)
     elif job["schedule"]["type"] == "CRON":
-        acts.append(PAUSE)
+        acts += [PAUSE, SKIP]
     if job["schedule"]["type"] == "CRON" or job["status"] in ("PENDING", "RETRYING", "IN_PROGRESS"):
         acts.append(CANCEL_JOB)
     return acts
@@ -96,18 +97,24 @@ def _rerun(run: Facts, form: dict[str, str]) -> str:
 
 
 def _run_now(job: Facts, form: dict[str, str]) -> str:
-    sql("select pgtick.run_now(%s)", job["job_id"])
+    backend.send("POST", f"/jobs/{job['job_id']}/run")
     return "started"
 
 
 def _pause(job: Facts, form: dict[str, str]) -> str:
-    sql("select pgtick.pause_job(%s, %s)", job["job_id"], form.get("note", "").strip()[:500] or None)
+    note = form.get("note", "").strip() or None
+    backend.send("POST", f"/jobs/{job['job_id']}/pause", json.dumps({"note": note}).encode())
     return "paused"
 
 
 def _resume(job: Facts, form: dict[str, str]) -> str:
-    sql("select pgtick.resume_job(%s)", job["job_id"])
+    backend.send("POST", f"/jobs/{job['job_id']}/resume")
     return "resumed"
+
+
+def _skip(job: Facts, form: dict[str, str]) -> str:
+    backend.send("POST", f"/jobs/{job['job_id']}/skip")
+    return "skipped"
 
 
 def _cancel_job(job: Facts, form: dict[str, str]) -> str:
@@ -149,6 +156,13 @@ PAUSE = Act(
     "Runs that are pending ahead are taken back, and none is made until you resume it. What is due or runs goes on.",
     _pause,
     note="Why (others will see it)",
+)
+SKIP = Act(
+    "skip",
+    "Skip next run",
+    "Leave out the next run of this job?",
+    "That one run is recorded as SKIPPED; the ones after it stay as they are.",
+    _skip,
 )
 RESUME = Act(
     "resume",

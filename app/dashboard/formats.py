@@ -41,6 +41,11 @@ def when(value: datetime | str | None, *, exact: bool = False) -> Markup:
     return _time(at, text)
 
 
+def wall(value: str) -> str:
+    """What a clock on the wall shows at an instant with the offset of that place."""
+    return f"{datetime.fromisoformat(value):%a %d %b %H:%M:%S}".removesuffix(":00")
+
+
 def ago(value: datetime | str | None) -> Markup:
     """How long ago, or in how long; the time itself on hover."""
     at = instant(value)
@@ -170,6 +175,7 @@ FILTERS: dict[str, Callable[..., Any]] = {
     "sentence": sentence,
     "size": size,
     "took": took,
+    "wall": wall,
     "pretty": pretty,
     "brief": brief,
     "short_id": short_id,

@@ -84,6 +84,30 @@ def test_a_recurring_job_is_paused_with_a_note_and_resumed(working: Site, browse
     assert working.connection.execute(query, [job_id]).fetchone() == (None,)
 
 
+def test_an_edit_shows_what_it_changes_before_it_does(working: Site, browser: Browser) -> None:
+    job_id = make(browser, "quick", '{"day": 1}', when="cron", expression="0 0 1 1 *")
+    browser.click("Edit")
+    browser.fill("expression", "0 12 1 1 *")
+    browser.fill("parameters", '{"day": 2}')
+    browser.sees("0 0 1 1 * 0 12 1 1 *")
+    browser.click("Save the changes")
+    browser.sees("The job is changed.")
+    query = "select expression, parameters from pgtick.jobs where job_id = %s"
+    assert working.connection.execute(query, [job_id]).fetchone() == ("0 12 1 1 *", {"day": 2})
+    browser.click("Edit")
+    browser.click("Save the changes")
+    browser.sees("Nothing was different")
+
+
+def test_the_next_run_is_left_out(browser: Browser) -> None:
+    make(browser, "quick", when="cron", expression="0 0 1 1 *")
+    first = browser.find("#next time").get_attribute("datetime")
+    browser.click("Skip next run")
+    browser.click("Skip next run")
+    browser.sees("That run is left out.")
+    assert browser.find("#next time").get_attribute("datetime") != first
+
+
 def test_run_now_starts_one_more(browser: Browser) -> None:
     make(browser, "quick", when="cron", expression="0 0 1 1 *")
     browser.click("Run now")

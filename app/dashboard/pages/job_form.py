@@ -1,4 +1,4 @@
-"""The form that makes a job: checked while it is filled in, by the same code that takes `POST /jobs`."""
+"""The forms that make and edit a job: checked while they are filled in, by the same code that takes `POST /jobs`."""
 
 from __future__ import annotations
 
@@ -14,12 +14,11 @@ from werkzeug.wrappers import Response as AnyResponse
 from app.dashboard import backend, session
 from app.dashboard.backend import Refused
 from app.dashboard.blueprint import blueprint, go, page
-from app.dashboard.pages.jobs import in_words, upcoming
-from app.schedule import horizon
+from app.dashboard.pages.jobs import chosen_policies
 from app.schedule.policies import MISSED, OVERLAPS
 from app.schedule.zones import zone_names
 
-# What the API blames, and the field of the form that holds it; the longest that fits counts.
+# What the API blames, and the field of the form that holds it.
 _PLACES = {
     "/task_id": "task_id",
     "/user_id": "user_id",
@@ -36,31 +35,34 @@ _PLACES = {
     "/policies/missed": "missed",
 }
 EMPTY = {"when": "now", "parameters": "{}"}
+_WHEN = {"NOW": "now", "DATE": "date", "CRON": "cron"}
 _NUMBERS = ("max_retries", "timeout_s")
 _POLICIES = ("overlap", "missed", "jitter_s", "expires_after_s")
+_TIMING = ("when", "expression", "date", "timezone")
+
+Given = Mapping[str, str]
 
 
 @dataclass
 class Preview:
-    """What a form would make: what is wrong with it by field, or when it runs."""
+    """What a form would do: what is wrong with it by field, or when the job runs, and what an edit changes."""
 
     faults: dict[str, list[str]] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
     words: str | None = None
-    runs: list[horizon.Run] = field(default_factory=list)
-    once_at: str | None = None
-    body: str | None = None
+    runs: list[dict[str, Any]] = field(default_factory=list)
+    zone: str = "UTC"
+    changes: list[tuple[str, str, str]] | None = None
 
 
 @blueprint.route("/ui/jobs/new", methods=["GET", "POST"])
 def new_job() -> AnyResponse:
     if request.method == "GET":
-        given = EMPTY | {"timezone": session.viewer_zone().key} | dict(request.args)
-        return _form(given, Preview())
+        return _form(EMPTY | {"timezone": session.viewer_zone().key} | dict(request.args), Preview())
     found = preview(request.form)
-    if found.faults or found.body is None:
-        return _form(dict(request.form), found, 422)
-    made = backend.send("POST", "/jobs", found.body.encode())
+    if found.faults:
+        return _form(request.form, found, 422)
+    made = backend.send("POST", "/jobs", body_of(request.form)[0].encode())
     return go("job", job_id=made["job_id"], said="created")
 
 
@@ -70,7 +72,33 @@ def preview_job() -> Response:
     return page("preview.html", preview=preview(request.form))
 
 
-def preview(form: Mapping[str, str]) -> Preview:
+@blueprint.route("/ui/jobs/<job_id>/edit", methods=["GET", "POST"])
+def edit_job(job_id: str) -> AnyResponse:
+    job = backend.get(f"/jobs/{job_id}")
+    if request.method == "GET":
+        return _form(form_of(job), Preview(), job=job)
+    given = {"task_id": job["task_id"]} | dict(request.form)
+    found = preview(given, job)
+    if not found.faults:
+        try:
+            edited = backend.send("PATCH", f"/jobs/{job_id}", changed_body(form_of(job), given).encode())
+        except Refused as refused:
+            if refused.status != 422:
+                raise
+            found.faults = _by_field(refused)
+        else:
+            return go("job", job_id=job_id, said="edited" if edited["changed"] else "same")
+    return _form(given, found, 422, job=job)
+
+
+@blueprint.post("/ui/jobs/<job_id>/preview")
+def preview_edit(job_id: str) -> Response:
+    job = backend.get(f"/jobs/{job_id}")
+    return page("preview.html", preview=preview({"task_id": job["task_id"]} | dict(request.form), job))
+
+
+def preview(form: Given, job: dict[str, Any] | None = None) -> Preview:
+    """Has the API check a form; of `job` it is the edited definition."""
     body, faults = body_of(form)
     if faults:
         return Preview(faults)
@@ -81,16 +109,22 @@ def preview(form: Mapping[str, str]) -> Preview:
             raise
         return Preview(_by_field(refused))
     schedule = planned["schedule"]
-    found = Preview(warnings=planned["warnings"], words=in_words(schedule), body=body)
-    if schedule["type"] == "CRON":
-        first = datetime.fromisoformat(planned["next_runs"][0])
-        found.runs = upcoming(schedule["expression"], schedule["timezone"], planned["policies"], first)
-    elif planned["next_runs"]:
-        found.once_at = planned["next_runs"][0]
+    asked = {
+        "schedule": schedule["expression"] or schedule.get("run_at") or "now",
+        "timezone": schedule["timezone"],
+        "policies": planned["policies"],
+    }
+    coming = backend.send("POST", "/schedules/preview", json.dumps(asked).encode())
+    words = "once, at once" if schedule["type"] == "NOW" else coming["description"]
+    found = Preview({}, planned["warnings"], words, coming["runs"], schedule["timezone"])
+    if job is not None:
+        before = form_of(job)
+        names = _changed(before, form)
+        found.changes = [(name, before.get(name, ""), form.get(name, "").strip()) for name in names]
     return found
 
 
-def body_of(form: Mapping[str, str]) -> tuple[str, dict[str, list[str]]]:
+def body_of(form: Given) -> tuple[str, dict[str, list[str]]]:
     """The body of `POST /jobs` that a form says, and what cannot even be said in one."""
     given = {name: text.strip() for name, text in form.items()}
     faults: dict[str, list[str]] = {}
@@ -98,15 +132,9 @@ def body_of(form: Mapping[str, str]) -> tuple[str, dict[str, list[str]]]:
     if given.get("user_id"):
         body["user_id"] = given["user_id"]
     body |= {name: _number(name, given[name], faults) for name in _NUMBERS if given.get(name)}
-    match given.get("when"):
-        case "cron":
-            body["schedule"] = {"type": "CRON", "expression": given.get("expression", "")}
-            body["timezone"] = given.get("timezone") or "UTC"
-        case "date":
-            body["schedule"] = {"type": "DATE", "date": given.get("date", "")}
-            body["timezone"] = given.get("timezone") or "UTC"
+    body |= _timing(given)
     policies = {
-        name: _number(name, given[name], faults) if name.endswith("_s") else given[name]
+        name: _policy(name, given[name], faults)
         for name in _POLICIES
         if given.get(name) and (name != "missed" or given.get("when") == "cron")
     }
@@ -117,9 +145,78 @@ def body_of(form: Mapping[str, str]) -> tuple[str, dict[str, list[str]]]:
         json.loads(parameters)
     except (ValueError, RecursionError) as error:
         faults["parameters"] = [f"is not JSON: {error}"]
-    # As it was typed, so that the API sees (and keeps) the same digits and keys.
-    text = json.dumps(body)
-    return f'{text[:-1]}, "parameters": {parameters}}}', faults
+    return _with_parameters(body, parameters), faults
+
+
+def changed_body(before: Given, after: Given) -> str:
+    """The body of `PATCH /jobs/{id}` that turns one form into another; what is the same in both is left out."""
+    names = _changed(before, after)
+    given = {name: text.strip() for name, text in after.items()}
+    body: dict[str, Any] = {
+        name: _number(name, given[name], {}) if given.get(name) else None for name in _NUMBERS if name in names
+    }
+    if any(name in names for name in _TIMING):
+        body |= _timing(given) or {"schedule": "now"}
+    policies = {
+        name: _policy(name, given[name], {}) if given.get(name) else None for name in _POLICIES if name in names
+    }
+    if policies:
+        body["policies"] = policies
+    return _with_parameters(body, given["parameters"] or "{}") if "parameters" in names else json.dumps(body)
+
+
+def form_of(job: dict[str, Any]) -> dict[str, str]:
+    """A job as its form has it; nothing for what is left to the defaults."""
+    schedule, policies = job["schedule"], chosen_policies(job)
+    form = {
+        "task_id": job["task_id"],
+        "when": _WHEN[schedule["type"]],
+        "expression": schedule["expression"] or "",
+        "timezone": schedule["timezone"],
+        "parameters": json.dumps(job["parameters"], indent=2, ensure_ascii=False),
+    }
+    if schedule["type"] == "DATE":
+        at = datetime.fromisoformat(schedule["run_at"]).astimezone(session.viewer_zone())
+        form |= {"date": f"{at:%Y-%m-%dT%H:%M:%S}", "timezone": session.viewer_zone().key}
+    form |= {name: f"{job[name]:g}" for name in _NUMBERS if job[name] is not None}
+    return form | {name: str(policies[name]) for name in _POLICIES if name in policies}
+
+
+def _changed(before: Given, after: Given) -> list[str]:
+    """Fields that differ. Those that do not count for this kind of schedule do not."""
+    kind = after.get("when", "now")
+    counted = {"now": ("when",), "date": ("when", "date", "timezone"), "cron": ("when", "expression", "timezone")}
+    names = [*counted.get(kind, _TIMING), "parameters", *_NUMBERS, *_POLICIES]
+    return [name for name in names if _value(name, before) != _value(name, after)]
+
+
+def _value(name: str, form: Given) -> Any:
+    text = form.get(name, "").strip()
+    if name != "parameters":
+        return text
+    try:
+        return json.loads(text or "{}")
+    except (ValueError, RecursionError):
+        return text
+
+
+def _timing(given: Given) -> dict[str, Any]:
+    timezone = given.get("timezone") or "UTC"
+    match given.get("when"):
+        case "cron":
+            return {"schedule": {"type": "CRON", "expression": given.get("expression", "")}, "timezone": timezone}
+        case "date":
+            return {"schedule": {"type": "DATE", "date": given.get("date", "")}, "timezone": timezone}
+    return {}
+
+
+def _with_parameters(body: dict[str, Any], parameters: str) -> str:
+    # As they were typed, so that the API sees (and keeps) the same digits and keys.
+    return f"{json.dumps({**body, 'parameters': None})[: -len('null}')]}{parameters}}}"
+
+
+def _policy(name: str, text: str, faults: dict[str, list[str]]) -> Any:
+    return _number(name, text, faults) if name.endswith("_s") else text
 
 
 def _number(name: str, text: str, faults: dict[str, list[str]]) -> float | None:
@@ -141,11 +238,12 @@ def _by_field(refused: Refused) -> dict[str, list[str]]:
     return faults
 
 
-def _form(given: Mapping[str, str], found: Preview, status: int = 200) -> Response:
+def _form(given: Given, found: Preview, status: int = 200, job: dict[str, Any] | None = None) -> Response:
     return page(
         "job_form.html",
         status,
         given=given,
+        job=job,
         preview=found,
         tasks=backend.get("/tasks")["tasks"],
         zones=sorted(zone_names()),

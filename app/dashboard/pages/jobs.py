@@ -13,9 +13,8 @@ from app.dashboard import acts, backend, formats, listings, plots
 from app.dashboard.blueprint import blueprint, go, page
 from app.domain.execution import STATUSES
 from app.domain.job import CRON
-from app.schedule import horizon
 from app.schedule.cron import parse
-from app.schedule.errors import ScheduleError, ScheduleErrors
+from app.schedule.errors import ScheduleError
 from app.schedule.policies import Policies
 from app.store import monitoring
 
@@ -43,17 +42,26 @@ def jobs() -> Response:
 def job(job_id: str) -> Response:
     found = backend.get(f"/jobs/{job_id}")
     runs = backend.get(f"/jobs/{job_id}/executions", limit=RUNS)["executions"]
+    coming = backend.get(f"/jobs/{job_id}/next", n=COMING)
     why = backend.run(lambda c: monitoring.explain(c, found["job_id"]))
     return page(
         "job.html",
         job=found,
         runs=runs,
         why=why,
-        words=in_words(found["schedule"]),
-        coming=coming(found),
+        words=coming["description"] if found["schedule"]["type"] == CRON else in_words(found["schedule"]),
+        coming=coming["runs"],
+        policies=chosen_policies(found),
+        editable=not found["cancelled_at"] and (found["schedule"]["type"] == CRON or found["status"] == "PENDING"),
         timeline=timeline(runs),
         acts=acts.of_job(found),
     )
+
+
+def chosen_policies(job: dict[str, Any]) -> dict[str, Any]:
+    """The policies of a job that are not the defaults anyway."""
+    defaults = Policies.defaults(recurring=job["schedule"]["type"] == CRON).full_dict()
+    return {name: value for name, value in (job["policies"] or {}).items() if value != defaults.get(name)}
 
 
 def in_words(schedule: dict[str, Any]) -> str:
@@ -64,26 +72,6 @@ def in_words(schedule: dict[str, Any]) -> str:
         return parse(schedule["expression"], schedule["timezone"]).describe()
     except ScheduleError as error:  # put in by hand
         return error.rule
-
-
-def coming(job: dict[str, Any]) -> list[horizon.Run]:
-    """The next runs of a recurring job, with what daylight saving does to them."""
-    schedule = job["schedule"]
-    if schedule["type"] != CRON or not job["next_runs"]:
-        return []
-    first = datetime.fromisoformat(job["next_runs"][0])
-    return upcoming(schedule["expression"], schedule["timezone"], job["policies"], first)
-
-
-def upcoming(expression: str, timezone: str, policies: dict[str, Any] | None, first: datetime) -> list[horizon.Run]:
-    """Ten runs, the first at `first`."""
-    try:
-        known = Policies.from_dict(policies or None, True)
-        before = min(clock.now_utc(), first)
-        runs = horizon.upcoming(expression, timezone, known, before, 2 * COMING, anchor=first)
-    except (ScheduleError, ScheduleErrors):
-        return []
-    return [run for run in runs if run.at >= first][:COMING]
 
 
 def timeline(runs: list[dict[str, Any]]) -> plots.Timeline | None:
@@ -101,7 +89,7 @@ def timeline(runs: list[dict[str, Any]]) -> plots.Timeline | None:
     return plots.timeline(points)
 
 
-@blueprint.route("/ui/jobs/<job_id>/<any('run-now', pause, resume, cancel):verb>", methods=["GET", "POST"])
+@blueprint.route("/ui/jobs/<job_id>/<any('run-now', pause, resume, skip, cancel):verb>", methods=["GET", "POST"])
 def act_on_job(job_id: str, verb: str) -> AnyResponse:
     found = backend.get(f"/jobs/{job_id}")
     act = acts.named(acts.of_job(found), verb)
