@@ -19,7 +19,7 @@ from app.schedule.policies import Policies
 from app.schedule.selftest import self_test
 from app.schedule.zones import tzdata_version
 from app.settings import Settings
-from app.store import queries
+from app.store import arrays, queries
 from workers.loop import Link
 
 BATCH = 500
@@ -57,7 +57,8 @@ class Planner:
         async with connection.transaction():
             # A schedule is taken up halfway into the horizon and planned to its end: frequent ones move on once for
             # many occurrences.
-            cursor = await connection.execute(queries.select_schedules, {"until": now + horizon / 2, "n": BATCH})
+            cursor = connection.cursor(binary=True)
+            await cursor.execute(queries.select_schedules, {"until": now + horizon / 2, "n": BATCH})
             schedules = await cursor.fetchall()
             if not schedules:
                 self.lag_s = 0.0
@@ -216,7 +217,7 @@ class Batch:
     def columns(self) -> dict[str, Any]:
         return {
             "zone_version": self.zone_version,
-            "ended": self._ended,
+            "ended": arrays.plain(self._ended),
             **_columns(("job_ids", "next_run_ats", "planned_throughs", "runs"), self._moved),
             **_columns(
                 (
@@ -245,9 +246,9 @@ class Batch:
         }
 
 
-def _columns(names: tuple[str, ...], rows: list[tuple[Any, ...]]) -> dict[str, list[Any]]:
+def _columns(names: tuple[str, ...], rows: list[tuple[Any, ...]]) -> dict[str, str]:
     columns = zip(*rows, strict=True) if rows else [() for _ in names]
-    return {name: list(column) for name, column in zip(names, columns, strict=True)}
+    return arrays.literals(dict(zip(names, columns, strict=True)))
 
 
 def _deadline(policies: Policies, due_at: datetime, now: datetime, following: datetime | None) -> datetime | None:

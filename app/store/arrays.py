@@ -27,11 +27,15 @@ def times(values: Iterable[datetime | None]) -> str:
 
 
 def literals(columns: Mapping[str, Sequence[Any]]) -> dict[str, str]:
-    """Of each column: of texts quoted, of ids and numbers plain."""
-    return {
-        name: texts(values) if any(isinstance(value, str) for value in values) else plain(values)
-        for name, values in columns.items()
-    }
+    """Of each column: of texts, of times, or of what needs no quoting."""
+    return {name: _literal(values) for name, values in columns.items()}
+
+
+def _literal(values: Sequence[Any]) -> str:
+    some = next((value for value in values if value is not None), None)
+    if isinstance(some, str):
+        return texts(values)
+    return times(values) if isinstance(some, datetime) else plain(values)
 
 
 def quoted(value: str | None) -> str:
