@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
+from ipaddress import ip_network
 from typing import Any
 
 from app.errors import SettingsError
@@ -90,6 +91,11 @@ class Settings:
     archive: str = _setting(
         "", "PGTICK_ARCHIVE", "folder that what is past retention is written to before it is dropped; empty: it is not"
     )
+    http_allow: tuple[str, ...] = _setting(
+        (),
+        "PGTICK_HTTP_ALLOW",
+        "addresses and networks that HTTP tasks may call besides public ones, e.g. 10.1.0.0/16, separated by commas",
+    )
     health_port: int = _setting(0, "PGTICK_HEALTH_PORT", "port of a worker's /healthz on loopback; 0: none")
     log_format: str = _setting("text", "PGTICK_LOG_FORMAT", "text (key=value lines) or json")
     log_level: str = _setting("info", "PGTICK_LOG_LEVEL", "debug, info, warning or error")
@@ -136,6 +142,11 @@ class Settings:
             faults.append("PGTICK_HORIZON_S: must be at least twice PGTICK_POLL_S")
         if self.runway_hours < 26:
             faults.append("PGTICK_RUNWAY_HOURS: must be at least 26, the longest back-off and a margin")
+        for text in self.http_allow:
+            try:
+                ip_network(text)
+            except ValueError as error:
+                faults.append(f"PGTICK_HTTP_ALLOW: {error}")
         if self.log_format not in ("text", "json"):
             faults.append("PGTICK_LOG_FORMAT: must be text or json")
         if self.log_level not in ("debug", "info", "warning", "error"):

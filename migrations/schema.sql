@@ -1,5 +1,191 @@
 CREATE SCHEMA pgtick;
 
+CREATE FUNCTION pgtick.admit(task_key integer, until timestamp with time zone, most integer, after text DEFAULT NULL::text) RETURNS TABLE(admitted integer, earliest timestamp with time zone, again_s double precision, last_key text)
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    SET plan_cache_mode TO 'force_custom_plan'
+    AS $$
+#variable_conflict use_column
+declare
+    task pgtick.tasks;
+    bound timestamptz := until;
+    room integer := most;
+    rate_name text := format('rate_of_task_%s', admit.task_key);
+    step double precision;
+    now_us double precision;
+    used_up_to double precision;
+    keys integer := 0;
+begin
+    admitted := 0;
+    -- Whoever has the lock is doing this. What it commits is seen from the next statement on.
+    if not pg_try_advisory_xact_lock(7067849, admit.task_key) then
+        again_s := 0.01;
+        return next;
+        return;
+    end if;
+    select * into task from pgtick.tasks t where t.task_key = admit.task_key and t.priority > 4;
+    if not found then
+        return next;
+        return;
+    end if;
+    if task.rate_per_s is not null then
+        -- The time up to which the rate is used up, in a sequence: unlike a row it leaves nothing to clean up. At most a
+        -- tenth of a second's worth comes together.
+        bound := least(until, clock_timestamp());
+        step := 1000000 / task.rate_per_s;
+        now_us := extract(epoch from clock_timestamp()) * 1000000;
+        execute format('select last_value from pgtick.%I', rate_name) into used_up_to;
+        used_up_to := greatest(used_up_to, now_us - greatest(100000, step));
+        room := least(room, floor((now_us - used_up_to) / step + 0.001)::integer);
+        again_s := greatest(0.01, (used_up_to + step - now_us) / 1000000);
+        if room <= 0 then
+            return next;
+            return;
+        end if;
+    end if;
+    if task.concurrency_key is null then
+        with
+        busy as materialized (
+            select (select count(*) from pgtick.running_executions r where r.task_key = task.task_key and r.limit_key is not null)
+                + (select count(*) from pgtick.pending_executions p
+                   where p.task_key = task.task_key and p.limit_key is not null and p.priority <= 4 and p.due_at < until + interval '1 minute') as executions
+        ),
+        chosen as materialized (
+            select p.tableoid as part, p.ctid as tid
+            from pgtick.pending_executions p
+            where p.task_key = task.task_key and p.priority > 4 and p.due_at < bound and p.limit_key is null
+            order by p.due_at
+            limit (select greatest(0, least(room, coalesce(task.max_concurrent - executions, room))) from busy)
+            for update skip locked
+        ),
+        let_in as (
+            update pgtick.pending_executions p
+            set priority = p.priority - 4, limit_key = ''
+            from chosen c
+            where p.tableoid = c.part and p.ctid = c.tid and p.due_at < bound
+            returning p.due_at
+        )
+        select count(*), min(l.due_at) into admitted, earliest from let_in l;
+    else
+        -- The value of the key, for those that have not been looked at.
+        with
+        new as materialized (
+            select p.tableoid as part, p.ctid as tid, p.job_id
+            from pgtick.pending_executions p
+            where p.task_key = task.task_key and p.priority > 4 and p.due_at < bound and p.limit_key is null
+            order by p.due_at
+            limit 1000
+            for update skip locked
+        )
+        update pgtick.pending_executions p
+        set limit_key = left(coalesce(j.parameters #>> string_to_array(task.concurrency_key, '.'), ''), 500)
+        from new n
+        left join pgtick.jobs j on j.job_id = n.job_id
+        where p.tableoid = n.part and p.ctid = n.tid and p.due_at < bound;
+        with recursive
+        -- Each key that something waits with, a few hundred at a time, going on after the last one of the last time.
+        waiting (key, n) as (
+            (select p.limit_key, 1 from pgtick.pending_executions p
+             where p.task_key = task.task_key and p.priority > 4 and p.due_at < bound and (admit.after is null or p.limit_key > admit.after)
+             order by p.limit_key limit 1)
+            union all
+            select (select p.limit_key from pgtick.pending_executions p
+                    where p.task_key = task.task_key and p.priority > 4 and p.due_at < bound and p.limit_key > w.key
+                    order by p.limit_key limit 1), w.n + 1
+            from waiting w
+            where w.key is not null and w.n <= 300
+        ),
+        busy as materialized (
+            select b.key, count(*) as executions
+            from (
+                select r.limit_key from pgtick.running_executions r where r.task_key = task.task_key and r.limit_key is not null
+                union all
+                select p.limit_key from pgtick.pending_executions p
+                where p.task_key = task.task_key and p.limit_key is not null and p.priority <= 4 and p.due_at < until + interval '1 minute'
+            ) as b (key)
+            group by b.key
+        ),
+        candidates as materialized (
+            select c.part, c.tid, c.due_at
+            from waiting w
+            left join busy b on b.key = w.key
+            cross join lateral (
+                select p.tableoid as part, p.ctid as tid, p.due_at
+                from pgtick.pending_executions p
+                where p.task_key = task.task_key and p.priority > 4 and p.due_at < bound and p.limit_key = w.key
+                order by p.due_at
+                limit greatest(0, task.max_per_key - coalesce(b.executions, 0))
+                for update skip locked
+            ) as c
+            where w.key is not null
+        ),
+        chosen as materialized (
+            select c.part, c.tid from candidates c
+            order by c.due_at
+            limit greatest(0, least(room, coalesce(task.max_concurrent - (select sum(b.executions) from busy b), room)))
+        ),
+        let_in as (
+            update pgtick.pending_executions p
+            set priority = p.priority - 4
+            from chosen c
+            where p.tableoid = c.part and p.ctid = c.tid and p.due_at < bound
+            returning p.due_at
+        )
+        select (select count(*) from let_in), (select min(l.due_at) from let_in l), (select max(w.key) from waiting w), (select count(*) from waiting)
+        into admitted, earliest, last_key, keys;
+        if keys <= 300 then
+            last_key := null;  -- that was all of them
+        else
+            again_s := 0.01;
+        end if;
+    end if;
+    if step is not null and admitted > 0 then
+        perform setval(format('pgtick.%I', rate_name)::regclass, (used_up_to + admitted * step)::bigint);
+        again_s := greatest(0.01, (used_up_to + (admitted + 1) * step - now_us) / 1000000);
+    end if;
+    return next;
+end $$;
+
+COMMENT ON FUNCTION pgtick.admit(task_key integer, until timestamp with time zone, most integer, after text) IS 'Lets executions of a task with limits that are due before `until` be claimed, `most` of them and as many as its limits leave room for. For workers.';
+
+CREATE FUNCTION pgtick.apply_limits(task_keys integer[], rekeyed integer[] DEFAULT '{}'::integer[]) RETURNS integer
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+declare
+    task record;
+    moved integer;
+    total integer := 0;
+begin
+    for task in
+        select t.task_key, t.priority > 4 as limited, t.rate_per_s from pgtick.tasks t where t.task_key = any (task_keys) order by t.task_key
+    loop
+        if task.rate_per_s is not null then
+            execute format('create sequence if not exists pgtick.%I', format('rate_of_task_%s', task.task_key));
+        end if;
+        if task.limited then
+            update pgtick.pending_executions p
+            set priority = p.priority + 4 * sign(p.priority)
+            where p.task_key = task.task_key and abs(p.priority) <= 4 and p.limit_key is null;
+            get diagnostics moved = row_count;
+            if task.task_key = any (rekeyed) then
+                update pgtick.pending_executions p set limit_key = null where p.task_key = task.task_key and p.priority > 4;
+            end if;
+            update pgtick.schedules s set priority = s.priority + 4 where s.task_key = task.task_key and s.priority <= 4;
+        else
+            update pgtick.pending_executions p
+            set priority = p.priority - 4, limit_key = null
+            where p.task_key = task.task_key and p.priority > 4;
+            get diagnostics moved = row_count;
+            update pgtick.schedules s set priority = s.priority - 4 where s.task_key = task.task_key and s.priority > 4;
+        end if;
+        total := total + moved;
+    end loop;
+    return total;
+end $$;
+
+COMMENT ON FUNCTION pgtick.apply_limits(task_keys integer[], rekeyed integer[]) IS 'Brings what waits for tasks in line with whether they have limits; `rekeyed` are those whose concurrency_key is another one now.';
+
 CREATE FUNCTION pgtick.audit(action text, subject text, details jsonb DEFAULT '{}'::jsonb) RETURNS void
     LANGUAGE sql
     SET search_path TO 'pg_catalog', 'pg_temp'
@@ -545,10 +731,11 @@ CREATE TABLE pgtick.pending_executions (
     overlap text,
     expires_at timestamp with time zone,
     origin text,
+    limit_key text,
     errors jsonb,
     CONSTRAINT pending_executions_attempt_is_not_negative CHECK (((attempt >= 0) AND (losses >= 0))),
     CONSTRAINT pending_executions_overlap_is_known CHECK ((overlap = ANY (ARRAY['skip'::text, 'queue_one'::text, 'cancel_running'::text, 'wait'::text]))),
-    CONSTRAINT pending_executions_priority_is_1_to_4 CHECK (((abs(priority) >= 1) AND (abs(priority) <= 4))),
+    CONSTRAINT pending_executions_priority_is_1_to_8 CHECK (((abs(priority) >= 1) AND (abs(priority) <= 8))),
     CONSTRAINT pending_executions_times_are_sane CHECK (((scheduled_at >= '2000-01-01 00:00:00+00'::timestamp with time zone) AND (scheduled_at < '2200-01-01 00:00:00+00'::timestamp with time zone) AND (due_at >= '2000-01-01 00:00:00+00'::timestamp with time zone) AND (due_at < '2200-01-01 00:00:00+00'::timestamp with time zone)))
 )
 PARTITION BY RANGE (due_at);
@@ -598,6 +785,12 @@ begin
         return format('No live worker serves queue %s of task %s: they serve %s; add it to a worker''s PGTICK_QUEUES.', task.queue, task.task_id, served);
     elsif knowing = 0 then
         return format('No live worker knows task %s: start one whose PGTICK_TASKS names its module.', coalesce(task.task_id, '#' || p.task_key));
+    elsif p.priority > 4 then
+        return format('It is due since %s, and a limit of task %s holds it back: %s of it run (max_concurrent %s, max_per_key %s for %s, rate_per_s %s).',
+            pgtick.in_words(late), task.task_id,
+            (select count(*) from pgtick.running_executions r where r.task_key = p.task_key and r.limit_key is not null),
+            coalesce(task.max_concurrent::text, 'none'), coalesce(task.max_per_key::text, 'none'), coalesce(task.concurrency_key, 'no key'),
+            coalesce(task.rate_per_s::text, 'none'));
     elsif late < interval '1 second' then
         return format('It is due since %s; the next claim takes it.', pgtick.in_words(late));
     elsif taken >= places then
@@ -1496,15 +1689,27 @@ CREATE TABLE pgtick.tasks (
     backoff_base_s double precision DEFAULT 5 NOT NULL,
     backoff_factor double precision DEFAULT 5 NOT NULL,
     backoff_cap_s double precision DEFAULT 86400 NOT NULL,
+    backoff_jitter double precision DEFAULT 0 NOT NULL,
     timeout_s double precision,
+    max_concurrent integer,
+    concurrency_key text,
+    max_per_key integer,
+    rate_per_s double precision,
+    parameters_schema jsonb,
     options jsonb DEFAULT '{}'::jsonb NOT NULL,
     created_at timestamp with time zone DEFAULT now() NOT NULL,
     updated_at timestamp with time zone DEFAULT now() NOT NULL,
-    CONSTRAINT tasks_backoff_is_sane CHECK (((backoff_base_s >= (0)::double precision) AND (backoff_factor >= (1)::double precision) AND ((backoff_cap_s >= (0)::double precision) AND (backoff_cap_s <= (86400)::double precision)))),
+    CONSTRAINT tasks_backoff_is_sane CHECK (((backoff_base_s >= (0)::double precision) AND (backoff_factor >= (1)::double precision) AND ((backoff_cap_s >= (0)::double precision) AND (backoff_cap_s <= (86400)::double precision)) AND ((backoff_jitter >= (0)::double precision) AND (backoff_jitter <= (1)::double precision)))),
+    CONSTRAINT tasks_key_goes_with_its_limit CHECK (((concurrency_key IS NULL) = (max_per_key IS NULL))),
     CONSTRAINT tasks_kind_is_known CHECK ((kind = ANY (ARRAY['python'::text, 'http'::text]))),
+    CONSTRAINT tasks_limits_are_positive CHECK (((max_concurrent > 0) AND (max_per_key > 0) AND (rate_per_s > (0)::double precision))),
     CONSTRAINT tasks_max_retries_is_sane CHECK (((max_retries >= 0) AND (max_retries <= 1000))),
     CONSTRAINT tasks_options_is_an_object CHECK ((jsonb_typeof(options) = 'object'::text)),
-    CONSTRAINT tasks_priority_is_1_to_4 CHECK (((priority >= 1) AND (priority <= 4))),
+    CONSTRAINT tasks_priority_tells_of_limits CHECK (
+CASE
+    WHEN ((max_concurrent IS NULL) AND (max_per_key IS NULL) AND (rate_per_s IS NULL)) THEN ((priority >= 1) AND (priority <= 4))
+    ELSE ((priority >= 5) AND (priority <= 8))
+END),
     CONSTRAINT tasks_task_id_is_a_name CHECK ((task_id ~ '^[A-Za-z0-9_][A-Za-z0-9_.:/-]{0,199}$'::text)),
     CONSTRAINT tasks_timeout_is_positive CHECK ((timeout_s > (0)::double precision))
 );
@@ -1657,6 +1862,7 @@ CREATE TABLE pgtick.running_executions (
     cancel_requested_at timestamp with time zone,
     revoked_at timestamp with time zone,
     awaited boolean DEFAULT false NOT NULL,
+    limit_key text,
     progress jsonb,
     errors jsonb,
     CONSTRAINT running_executions_attempt_is_positive CHECK (((attempt >= 1) AND (losses >= 0)))
@@ -1783,7 +1989,29 @@ CREATE VIEW pgtick.executions AS
             NULL::text,
             NULL::integer
            FROM pgtick.schedules
-          WHERE ((schedules.next_run_at IS NOT NULL) AND ((schedules.expression IS NULL) OR ((schedules.paused_at IS NULL) AND (schedules.problem IS NULL))))) e
+          WHERE ((schedules.next_run_at IS NOT NULL) AND ((schedules.expression IS NULL) OR ((schedules.paused_at IS NULL) AND (schedules.problem IS NULL))))
+        UNION ALL
+         SELECT s.job_id,
+            skip.at,
+            s.user_id,
+            s.task_key,
+            'SKIPPED'::text,
+            (0)::smallint AS int2,
+            skip.at,
+            NULL::timestamp with time zone,
+            NULL::timestamp with time zone,
+            NULL::bigint,
+            (0)::smallint AS int2,
+            'skipped by hand'::text,
+            NULL::jsonb,
+            NULL::jsonb,
+            NULL::text,
+            1
+           FROM (pgtick.schedules s
+             CROSS JOIN LATERAL unnest(s.skips) skip(at))
+          WHERE ((s.skips IS NOT NULL) AND (NOT (EXISTS ( SELECT
+                   FROM pgtick.finished_executions f
+                  WHERE ((f.job_id = s.job_id) AND (f.scheduled_at = skip.at))))))) e
      LEFT JOIN pgtick.tasks t USING (task_key));
 
 COMMENT ON VIEW pgtick.executions IS 'Every execution in every state: PENDING, IN_PROGRESS, RETRYING, COMPLETED, FAILED, CANCELLED, SKIPPED.';
@@ -2157,6 +2385,12 @@ COMMENT ON COLUMN pgtick.stuck.since IS 'Since when the oldest of them has been 
 
 COMMENT ON COLUMN pgtick.stuck.job_id IS 'The one that has been waiting longest, as an example.';
 
+CREATE TABLE pgtick.task_secrets (
+    task_id text NOT NULL,
+    secret text NOT NULL,
+    headers jsonb DEFAULT '{}'::jsonb NOT NULL
+);
+
 ALTER TABLE pgtick.tasks ALTER COLUMN task_key ADD GENERATED ALWAYS AS IDENTITY (
     SEQUENCE NAME pgtick.tasks_task_key_seq
     START WITH 1
@@ -2246,6 +2480,9 @@ ALTER TABLE ONLY pgtick.running_executions
 ALTER TABLE ONLY pgtick.schedules
     ADD CONSTRAINT schedules_pkey PRIMARY KEY (job_id);
 
+ALTER TABLE ONLY pgtick.task_secrets
+    ADD CONSTRAINT task_secrets_pkey PRIMARY KEY (task_id);
+
 ALTER TABLE ONLY pgtick.tasks
     ADD CONSTRAINT tasks_pkey PRIMARY KEY (task_id);
 
@@ -2280,6 +2517,12 @@ CREATE INDEX pending_executions_by_user ON ONLY pgtick.pending_executions USING 
 
 CREATE INDEX pending_executions_for_claiming ON ONLY pgtick.pending_executions USING btree (priority, due_at);
 
+CREATE INDEX pending_executions_held ON ONLY pgtick.pending_executions USING btree (task_key, limit_key, due_at) WHERE (priority > 4);
+
+CREATE INDEX pending_executions_let_in ON ONLY pgtick.pending_executions USING btree (task_key, limit_key) WHERE ((limit_key IS NOT NULL) AND (priority <= 4));
+
+CREATE INDEX running_executions_with_limits ON pgtick.running_executions USING btree (task_key, limit_key) WHERE (limit_key IS NOT NULL);
+
 CREATE UNIQUE INDEX running_executions_without_overlap ON pgtick.running_executions USING btree (job_id) WHERE (overlap IS NOT NULL);
 
 CREATE INDEX schedules_by_next_run ON pgtick.schedules USING btree (next_run_at) WHERE ((next_run_at IS NOT NULL) AND (paused_at IS NULL) AND (cancelled_at IS NULL) AND (problem IS NULL));
@@ -2288,3 +2531,6 @@ CREATE INDEX schedules_by_user ON pgtick.schedules USING btree (user_id, next_ru
 
 ALTER TABLE ONLY pgtick.api_tokens
     ADD CONSTRAINT api_tokens_user_id_fkey FOREIGN KEY (user_id) REFERENCES pgtick.users(user_id) ON DELETE CASCADE;
+
+ALTER TABLE ONLY pgtick.task_secrets
+    ADD CONSTRAINT task_secrets_task_id_fkey FOREIGN KEY (task_id) REFERENCES pgtick.tasks(task_id) ON DELETE CASCADE;

@@ -82,6 +82,7 @@ class Claimer:
         self._unanswered: range | None = None
         self._unsettled: set[Any] = set()
         self._look_again_at = float("inf")
+        self._last_keys: dict[int, str | None] = {}
         self.claim_s = 0.0
         self.starved = False
         """Whether the last tick found no free place: the next one that gets free is worth a wake-up."""
@@ -106,6 +107,8 @@ class Claimer:
             wanted = min(places.free, LARGEST_CLAIM)
             if not places.tasks:
                 continue
+            if places.limited and wanted:
+                await self._let_in(places, wanted)
             if wanted == 0:
                 self.starved = True
                 continue
@@ -120,6 +123,23 @@ class Claimer:
         # What comes due within the time claimed ahead must be seen before it is due.
         pause = min(self._settings.poll_s, self._settings.claim_ahead_s / 4) if found else self._settings.poll_s * 0.8
         return min(pause, max(RECHECK_S, self._look_again_at - self._clock.now()))
+
+    async def _let_in(self, places: Slots, wanted: int) -> None:
+        """Lets executions of tasks with limits be claimed, where their limits leave room."""
+        connection = await self._link.connection()
+        until = datetime.fromtimestamp(self._clock.now() + self._settings.claim_ahead_s, UTC)
+        cursor = await connection.execute(queries.held_tasks, {"task_keys": places.limited, "until": until})
+        for (task_key,) in await cursor.fetchall():
+            facts = {"task_key": task_key, "until": until, "n": wanted, "after": self._last_keys.get(task_key)}
+            cursor = await connection.execute(queries.admit, facts)
+            admitted, earliest, again_s, self._last_keys[task_key] = await cursor.fetchone() or (0, None, None, None)
+            wanted -= admitted
+            if earliest is not None:
+                self._scans[places.pool].lower(earliest)
+            if again_s is not None:
+                self._look_again_at = min(self._look_again_at, self._clock.now() + again_s)
+            if wanted <= 0:
+                break
 
     async def _claim(self, places: Slots, scan: Scan, wanted: int) -> int:
         now = self._clock.now()

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import threading
+from collections.abc import MutableMapping
 from contextvars import ContextVar
 from typing import Any
+
+PROGRESS_LIMIT = 10_000
+"""Characters of what is kept of a progress report."""
 
 _current: ContextVar[Context] = ContextVar("execution")
 _making = threading.Lock()
@@ -16,10 +21,28 @@ class Context:
     `attempt` counts from 1. `deadline` is in seconds since the epoch on the database's clock, None without a timeout.
     """
 
-    __slots__ = ("_cancelled", "_job_id", "_scheduled_us", "attempt", "deadline", "task_id", "user_id")
+    __slots__ = (
+        "_cancelled",
+        "_claim_id",
+        "_job_id",
+        "_progress",
+        "_scheduled_us",
+        "attempt",
+        "deadline",
+        "task_id",
+        "user_id",
+    )
 
     def __init__(
-        self, scheduled_us: int, job_id: Any, task_id: str, user_id: str, attempt: int, deadline: float | None
+        self,
+        scheduled_us: int,
+        job_id: Any,
+        task_id: str,
+        user_id: str,
+        attempt: int,
+        deadline: float | None,
+        claim_id: int = 0,
+        progress: MutableMapping[int, str] | None = None,
     ) -> None:
         self._scheduled_us = scheduled_us
         self._job_id = job_id
@@ -28,6 +51,13 @@ class Context:
         self.attempt = attempt
         self.deadline = deadline
         self._cancelled: threading.Event | None = None
+        self._claim_id = claim_id
+        self._progress = progress
+
+    def progressed(self, progress: str) -> None:
+        """Takes in how far the execution is, as JSON."""
+        if self._progress is not None:
+            self._progress[self._claim_id] = progress
 
     @property
     def execution_id(self) -> str:
@@ -66,6 +96,20 @@ class Context:
 def current() -> Context:
     """The context of the running execution; LookupError outside of one."""
     return _current.get()
+
+
+def report_progress(progress: Any) -> None:
+    """Says how far the running execution is: any small JSON value, shown with it while it runs. Cheap to call often.
+
+    Only the last one of each second or so is stored. Raises ValueError for what is not JSON, or not small.
+    """
+    try:
+        text = json.dumps(progress, allow_nan=False)
+    except TypeError as error:
+        raise ValueError(f"progress is not JSON: {error}") from None
+    if len(text) > PROGRESS_LIMIT or "\\u0000" in text or "\\ud" in text:
+        raise ValueError(f"progress must be JSON of at most {PROGRESS_LIMIT} storable characters")
+    current().progressed(text)
 
 
 def enter(context: Context) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 
 from workers.context import Context
 from workers.registry import Task
+from workers.signals import Cancel, Retry, Snooze
 
 UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 TRACE_LIMIT = 4_000
@@ -158,7 +159,14 @@ class Released:
     """Handed back: it did not run to its end through no fault of its own, and no attempt is charged."""
 
 
-Outcome = Completed | Failed | Ended | Released
+@dataclass(frozen=True, slots=True)
+class Snoozed:
+    """Handed back by the task itself: due again so many seconds later, and no attempt is charged."""
+
+    seconds: float
+
+
+Outcome = Completed | Failed | Ended | Released | Snoozed
 
 
 def storable(text: str, limit: int = ERROR_LIMIT) -> str:
@@ -176,6 +184,17 @@ def failure(error: BaseException) -> Failed:
         said += ", whose text cannot be had"
     frames = traceback.format_exception(error)[-8:]
     return Failed(storable(said), trace=storable("".join(frames)[-TRACE_LIMIT:]))
+
+
+def outcome_of(error: BaseException) -> Outcome:
+    """What a task meant that raised."""
+    if isinstance(error, Retry):
+        return Failed(storable(error.reason), after_s=error.after)
+    if isinstance(error, Snooze):
+        return Snoozed(error.seconds)
+    if isinstance(error, Cancel):
+        return Ended("CANCELLED", storable(error.reason))
+    return failure(error)
 
 
 def encode_result(result: Any) -> str | None:

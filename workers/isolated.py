@@ -20,7 +20,7 @@ from typing import Any
 from app import logs
 from app.settings import Settings
 from workers.context import Context, enter
-from workers.execution import Failed, NotJson, encode_result, failure
+from workers.execution import Ended, Failed, NotJson, Snoozed, encode_result, outcome_of
 from workers.registry import load
 
 PR_SET_PDEATHSIG = 1
@@ -121,7 +121,7 @@ def run_child(line: socket.socket, settings: Settings) -> None:
     tell(line, {"pid": os.getpid()})
     with line.makefile("rb") as incoming:
         request = json.loads(incoming.read())
-    tell(line, answer_to(request, settings))
+    tell(line, answer_to(request, settings, line))
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(0)
@@ -132,10 +132,21 @@ def tell(line: socket.socket, facts: dict[str, Any]) -> None:
         line.sendall(json.dumps(facts).encode() + b"\n")
 
 
-def answer_to(request: dict[str, Any], settings: Settings) -> dict[str, Any]:
+class Line(dict[int, str]):
+    """Passes progress on to the worker."""
+
+    def __init__(self, line: socket.socket) -> None:
+        super().__init__()
+        self._line = line
+
+    def __setitem__(self, claim_id: int, progress: str) -> None:
+        tell(self._line, {"progress": progress})
+
+
+def answer_to(request: dict[str, Any], settings: Settings, line: socket.socket) -> dict[str, Any]:
     if limit := settings.memory_limit_mb:
         resource.setrlimit(resource.RLIMIT_AS, (limit * 1024 * 1024, limit * 1024 * 1024))
-    context = Context(**request["context"])
+    context = Context(**request["context"], progress=Line(line))
     try:
         function = load(settings.task_modules)[context.task_id].function
         enter(context)
@@ -148,8 +159,13 @@ def answer_to(request: dict[str, Any], settings: Settings) -> dict[str, Any]:
     except NotJson as error:
         return {"error": str(error), "final": True}
     except BaseException as error:
-        outcome: Failed = failure(error)
-        return {"error": outcome.error, "trace": outcome.trace}
+        outcome = outcome_of(error)
+        if isinstance(outcome, Snoozed):
+            return {"snoozed": outcome.seconds}
+        if isinstance(outcome, Ended):
+            return {"cancelled": outcome.reason}
+        assert isinstance(outcome, Failed)
+        return {"error": outcome.error, "trace": outcome.trace, "after_s": outcome.after_s}
 
 
 def main() -> None:

@@ -14,12 +14,13 @@ import os
 import signal
 import socket
 import sys
+from collections.abc import Callable
 from typing import Any
 
 from app.events import emit
 from app.settings import Settings
 from workers.context import Context
-from workers.execution import Completed, Execution, Failed, Outcome, storable
+from workers.execution import Completed, Ended, Execution, Failed, Outcome, Snoozed, storable
 
 ANSWER_LIMIT = 64 * 1024 * 1024
 
@@ -40,7 +41,7 @@ class Children:
         request = {"context": context.as_dict(), "parameters": parameters}
         ours = await self._conceive()
         reader, writer = await asyncio.open_unix_connection(sock=ours, limit=ANSWER_LIMIT)
-        child = Child(reader, self._settings.kill_after_s)
+        child = Child(reader, self._settings.kill_after_s, context.progressed)
         try:
             async with asyncio.timeout(execution.timeout) as limit:
                 with contextlib.suppress(ConnectionError):  # it died before it read; how, is told
@@ -101,11 +102,15 @@ class Children:
 
 
 class Child:
-    """What comes from one child: {"pid": …}, {"result" or "error": …}, and {"status": …} once it has ended."""
+    """What comes from one child: {"pid": …}, {"result" or "error": …}, and {"status": …} once it has ended.
 
-    def __init__(self, reader: asyncio.StreamReader, kill_after_s: float) -> None:
+    Before its answer there may be any number of {"progress": …}.
+    """
+
+    def __init__(self, reader: asyncio.StreamReader, kill_after_s: float, tell: Callable[[str], None]) -> None:
         self._reader = reader
         self._kill_after_s = kill_after_s
+        self._tell = tell
         self._pid: int | None = None
         self._status: int | None = None
         self._answer: dict[str, Any] | None = None
@@ -123,6 +128,8 @@ class Child:
                     self._pid = said["pid"]
                 elif "status" in said:
                     self._status = said["status"]
+                elif "progress" in said:
+                    self._tell(said["progress"])
                 else:
                     self._answer = said
         self._over = True
@@ -148,5 +155,10 @@ class Child:
             return Failed(f"process died, {how}")
         if "error" in self._answer:
             said = self._answer
-            return Failed(storable(said["error"]), final=said.get("final", False), trace=said.get("trace"))
+            final, after_s = said.get("final", False), said.get("after_s")
+            return Failed(storable(said["error"]), final=final, trace=said.get("trace"), after_s=after_s)
+        if "snoozed" in self._answer:
+            return Snoozed(self._answer["snoozed"])
+        if "cancelled" in self._answer:
+            return Ended("CANCELLED", self._answer["cancelled"])
         return Completed(self._answer["result"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import random
 import signal
@@ -18,6 +19,7 @@ from app.store import queries
 from app.store.connections import HOT_OPTIONS, is_retryable
 from workers import health, metrics
 from workers.claimer import Claimer
+from workers.endpoints import Endpoints
 from workers.janitor import Janitor
 from workers.leases import Leases
 from workers.listener import Listener
@@ -89,6 +91,10 @@ class Worker:
         assert row is not None
         self.clock.observe(row[0], sent, time.monotonic())
         every = list(tasks.values())
+        known = await connection.execute(
+            "select task_id, concurrency_key from pgtick.tasks where task_id = any (%s)", [list(tasks)]
+        )
+        key_before = dict(await known.fetchall())
         cursor = await connection.execute(
             queries.register_tasks,
             {
@@ -96,16 +102,25 @@ class Worker:
                 "targets": [t.target for t in every],
                 "descriptions": [t.description for t in every],
                 "queues": [t.queue for t in every],
-                "priorities": [t.priority for t in every],
+                "priorities": [t.limits.stored_priority(t.priority) for t in every],
                 "max_retries": [t.max_retries for t in every],
                 "backoff_bases": [float(t.backoff.base_s) for t in every],
                 "backoff_factors": [float(t.backoff.factor) for t in every],
                 "backoff_caps": [float(t.backoff.cap_s) for t in every],
+                "backoff_jitters": [float(t.backoff.jitter) for t in every],
                 "timeouts": [None if t.timeout is None else float(t.timeout) for t in every],
-                "options": ["{}" for _ in every],
+                "max_concurrents": [t.limits.max_concurrent for t in every],
+                "concurrency_keys": [t.limits.concurrency_key for t in every],
+                "max_per_keys": [t.limits.max_per_key for t in every],
+                "rates": [None if t.limits.rate_per_s is None else float(t.limits.rate_per_s) for t in every],
+                "schemas": [None if t.schema is None else json.dumps(t.schema) for t in every],
             },
         )
         keys = dict(await cursor.fetchall())
+        rekeyed = [
+            keys[t.task_id] for t in every if key_before.get(t.task_id, t.limits.concurrency_key) != t.limits.concurrency_key
+        ]
+        await connection.execute("select pgtick.apply_limits(%s, %s::int4[])", [list(keys.values()), rekeyed])
         limits = {
             "async": self.settings.concurrency,
             "thread": self.settings.threads,
@@ -147,6 +162,7 @@ class Worker:
             "listener": Link("listener", settings.listen_database_url or url),
             "planner": Link("planner", url, HOT_OPTIONS + " -c synchronous_commit=off"),
             "janitor": Link("janitor", url, "-c lock_timeout=2s"),
+            "tasks": Link("tasks", url),
         }
         self.runner = Runner(
             settings, self.clock, self.slots, lambda e, o: self.reporter.add(e, o), lambda: self._on_free()
@@ -158,6 +174,8 @@ class Worker:
             self.worker_id,
             self.runner.claims,
             lambda: self.loops["reports"].wake(),
+            self.runner.progress,
+            self._on_room,
         )
         self.claimer = Claimer(settings, self.clock, links["claims"], self.slots, self.worker_id, self.runner.take)
         self.planner = Planner(settings, self.clock, links["planner"], self._on_planned)
@@ -169,7 +187,9 @@ class Worker:
             self.runner.cancel,
             self.runner.revoke,
             self._on_listening,
+            self._on_tasks_changed,
         )
+        self.endpoints = Endpoints(links["tasks"], settings, self.worker_id, self._on_endpoints)
         self.leases = Leases(
             settings,
             self.clock,
@@ -186,6 +206,7 @@ class Worker:
             "listener": self.listener.tick,
             "planner": self.planner.tick,
             "janitor": self.janitor.tick,
+            "tasks": self.endpoints.tick,
         }
         limits = {"claims": CLAIM_LIMIT_S, "reports": REPORT_LIMIT_S, "listener": LISTEN_LIMIT_S}
         self.loops = {name: Loop(name, tick, links[name], limit_s=limits.get(name, 15)) for name, tick in ticks.items()}
@@ -219,6 +240,23 @@ class Worker:
 
     def _on_listening(self) -> None:
         self.claimer.sweep_now()
+        self.loops["claims"].wake()
+
+    def _on_tasks_changed(self) -> None:
+        self.loops["tasks"].wake()
+
+    def _on_endpoints(self, endpoints: dict[int, Task]) -> list[int]:
+        """HTTP tasks are these from now on; returns the keys of all tasks that are served."""
+        (places,) = (each for each in self.slots if each.pool == "async")
+        kept = {key: task for key, task in places.tasks.items() if task.isolable}
+        places.know(kept | {key: task for key, task in endpoints.items() if self._serves(task)})
+        self.task_keys = [key for places in self.slots for key in places.task_keys]
+        self.claimer.sweep_now()
+        self.loops["claims"].wake()
+        return self.task_keys
+
+    def _on_room(self) -> None:
+        """A limit may have room again."""
         self.loops["claims"].wake()
 
     def _on_free(self) -> None:
@@ -312,7 +350,7 @@ class Worker:
         await self._until_reported(10.0)
         for each in self.loops.values():
             each.stop()
-        for name in ("listener", "planner", "janitor"):
+        for name in ("listener", "planner", "janitor", "tasks"):
             self._running[name].cancel()
         self._minder.cancel()
         await asyncio.gather(*self._running.values(), self._minder, return_exceptions=True)

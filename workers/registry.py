@@ -15,8 +15,10 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeVar
 
+from app.domain.limits import Limits
 from app.domain.retry import Backoff
 from app.errors import PgtickError
+from workers.signature import Schema, parameters_schema
 
 Pool = Literal["async", "thread", "process"]
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -24,7 +26,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 @dataclass(frozen=True)
 class Task:
-    """A registered function and its policy; `timeout` is in seconds."""
+    """A registered function and its policy; `timeout` is in seconds. `schema` is that of its parameters."""
 
     task_id: str
     function: Callable[..., Any]
@@ -35,6 +37,14 @@ class Task:
     max_retries: int = 3
     backoff: Backoff = field(default_factory=Backoff)
     timeout: float | None = None
+    limits: Limits = field(default_factory=Limits)
+    schema: Schema | None = None
+    isolable: bool = True
+    """Whether it can be run in a child process, as what may have killed a worker is."""
+    limited: bool = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "limited", bool(self.limits))
 
     @property
     def target(self) -> str:
@@ -61,11 +71,20 @@ def task(
     timeout: float | None = None,
     backoff: Backoff | None = None,
     isolation: Literal["process"] | None = None,
+    max_concurrent: int | None = None,
+    concurrency_key: str | None = None,
+    max_per_key: int | None = None,
+    rate_per_s: float | None = None,
 ) -> Callable[[Function], Function]:
     """Registers the decorated function as a task; the function itself is returned unchanged.
 
-    `priority` is 1 (first) to 4; `timeout` in seconds, none by default; 1 + `max_retries` attempts in all.
+    `priority` is 1 (first) to 4; `timeout` in seconds, none by default; 1 + `max_retries` attempts in all. Limits hold
+    for all workers together: `max_concurrent` executions at once, `max_per_key` of them with one value of the parameter
+    `concurrency_key`, and `rate_per_s` starts a second.
     """
+    limits = Limits(max_concurrent, concurrency_key, max_per_key, rate_per_s)
+    for name, rule in limits.faults():
+        raise ValueError(f"{name} of task {task_id!r}: {rule}")
     if not 1 <= priority <= 4:
         raise ValueError(f"priority of task {task_id!r}: must be 1 (first) to 4, not {priority}")
     if not 0 <= max_retries <= 1000:
@@ -85,6 +104,8 @@ def task(
             max_retries=max_retries,
             backoff=backoff or Backoff(),
             timeout=timeout,
+            limits=limits,
+            schema=parameters_schema(function),
         )
         old = registered.get(task_id)
         if old is not None and old.target != new.target:

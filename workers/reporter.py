@@ -27,8 +27,16 @@ HELD_PAUSE_S = 5.0
 PROGRESS_PAUSE_S = 1.0
 """How often what executions say of their progress is stored."""
 
+PROGRESS_PAUSE_S = 1.0
+"""How often what executions say of their progress is stored."""
+
 Report = tuple[Execution, Outcome, float]
 """An execution, how it ended, and when (seconds since the epoch, database clock)."""
+
+
+def bounded(seconds: float) -> float:
+    """A pause before another try: a day at most, which is also what nonsense comes to."""
+    return min(seconds, DAY_S) if seconds >= 0 else DAY_S
 
 
 def bounded(seconds: float) -> float:
@@ -48,6 +56,7 @@ class Reporter:
         claims: dict[int, Execution],
         wake: Callable[[], None],
         progress: dict[int, str] | None = None,
+        on_room: Callable[[], None] = lambda: None,
     ) -> None:
         self._settings = settings
         self._clock = clock
@@ -57,6 +66,7 @@ class Reporter:
         self._wake = wake
         self._progress = {} if progress is None else progress
         self._progress_stored_at = 0.0
+        self._on_room = on_room
         self._queue: list[Report] = []
         self._held: list[Report] = []
         self._held_until = 0.0
@@ -83,7 +93,7 @@ class Reporter:
                 attempt=execution.attempt,
                 failure=outcome.error,
             )
-        if len(self._queue) == self._settings.report_batch:
+        if len(self._queue) == self._settings.report_batch or execution.task.limited:
             self._wake()
 
     async def tick(self) -> float:
@@ -97,6 +107,8 @@ class Reporter:
             self._queue, self._held = self._held, []
         if self._progress and time.monotonic() - self._progress_stored_at > PROGRESS_PAUSE_S:
             await self._store_progress()
+        if self._progress and time.monotonic() - self._progress_stored_at > PROGRESS_PAUSE_S:
+            await self._store_progress()
         if time.monotonic() - self._stats_stored_at > STATS_PAUSE_S:
             await self.store_stats()
         return self._settings.report_s
@@ -106,6 +118,14 @@ class Reporter:
         connection = await self._link.connection()
         cursor = await connection.execute(queries.settle_waiting, {"job_ids": list(self._awaited)})
         self._awaited = set((await cursor.fetchone() or [()])[0])
+
+    async def _store_progress(self) -> None:
+        self._progress_stored_at = time.monotonic()
+        said = dict(self._progress)
+        self._progress.clear()  # what threads say between these lines is lost; the next is not
+        connection = await self._link.connection()
+        facts = {"claims": list(said), "progress": list(said.values())}
+        await connection.execute(queries.store_progress, facts)
 
     async def _store_progress(self) -> None:
         self._progress_stored_at = time.monotonic()
@@ -214,6 +234,8 @@ class Reporter:
                     in_doubt=execution.claim_id in self._in_doubt,
                 )
             self._in_doubt.discard(execution.claim_id)
+        if any(execution.task.limited for execution, _, _ in batch):
+            self._on_room()
         if released["claims"]:
             # Workers look behind what they have claimed already only now and then.
             earliest = min(e.due_at for e, outcome, _ in batch if isinstance(outcome, Released))
@@ -231,6 +253,7 @@ class Reporter:
         }
         retried: dict[str, list[Any]] = {"claims": [], "due": [], "errors": []}
         released: dict[str, list[Any]] = {"claims": []}
+        snoozed: dict[str, list[Any]] = {"claims": [], "due": []}
         snoozed: dict[str, list[Any]] = {"claims": [], "due": []}
         for execution, outcome, at in batch:
             if isinstance(outcome, Completed):

@@ -24,6 +24,7 @@ from workers.execution import (
     Unreadable,
     encode_result,
     failure,
+    outcome_of,
     storable,
 )
 from workers.isolation import Children
@@ -62,6 +63,8 @@ class Runner:
         self._children = Children(settings)
         self.abandoned: dict[Execution, str] = {}
         """Runs that did not end when they should: reported as over, and still going on somewhere in this process."""
+        self.progress: dict[int, str] = {}
+        """What executions said last about how far they are, by claim, until it is stored."""
         self.claims: dict[int, Execution] = {}
         """Every claim this worker holds until its report is stored: what the lease keeper renews."""
 
@@ -153,7 +156,7 @@ class Runner:
     async def _attempt(self, execution: Execution) -> Outcome:
         try:
             parameters = execution.decode_parameters()
-            if execution.suspect or execution.task.pool == "process":
+            if (execution.suspect and execution.task.isolable) or execution.task.pool == "process":
                 return await self._in_child(execution, parameters)
             context = self._begin(execution)
             if execution.task.pool == "thread":
@@ -167,7 +170,7 @@ class Runner:
                 raise
             return failure(error)  # its own idea
         except BaseException as error:  # sys.exit() in a task ends the task, not the worker
-            return failure(error)
+            return outcome_of(error)
 
     def _begin(self, execution: Execution) -> Context:
         execution.started_at = self._clock.now()
@@ -227,6 +230,8 @@ class Runner:
             execution.user_id,
             execution.attempt,
             None if execution.timeout is None else started + execution.timeout,
+            execution.claim_id,
+            self.progress,
         )
 
     def _stopped(self, execution: Execution) -> Outcome:

@@ -15,6 +15,16 @@ class Slots:
     capacity: int
     tasks: dict[int, Task] = field(default_factory=dict)
     taken: int = 0
+    limited: list[int] = field(init=False)
+    """Keys of tasks whose executions have to be let in first."""
+
+    def __post_init__(self) -> None:
+        self.know(self.tasks)
+
+    def know(self, tasks: dict[int, Task]) -> None:
+        """From now on these are the tasks that run here."""
+        self.tasks = tasks
+        self.limited = [key for key, task in tasks.items() if task.limited]
 
     @property
     def free(self) -> int:

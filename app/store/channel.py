@@ -8,5 +8,8 @@ DUE = "pgtick_due"
 CANCEL = "pgtick_cancel"
 """These claims are to be stopped, also while they run. Payload: claim ids, separated by commas."""
 
+TASKS = "pgtick_tasks"
+"""HTTP tasks have changed. No payload."""
+
 REVOKE = "pgtick_revoke"
 """These claims must not start any more: their job was cancelled. What runs goes on. Payload as of CANCEL."""

@@ -12,10 +12,16 @@ def _read(name: str) -> str:
 
 
 claim_due = _read("claim_due")
+held_tasks = _read("held_tasks")
+admit = _read("admit")
 complete = _read("complete")
 finish = _read("finish")
 retry = _read("retry")
 release = _read("release")
+snooze = _read("snooze")
+store_progress = _read("store_progress")
+select_endpoints = _read("select_endpoints")
+tell_tasks = _read("tell_tasks")
 locked_claims = _read("locked_claims")
 drop_claim = _read("drop_claim")
 unknown_claims = _read("unknown_claims")

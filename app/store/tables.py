@@ -74,11 +74,25 @@ tasks = Table(
     _required("backoff_base_s", Double),
     _required("backoff_factor", Double),
     _required("backoff_cap_s", Double),
+    _required("backoff_jitter", Double),
     Column("timeout_s", Double),
+    Column("max_concurrent", Integer),
+    Column("concurrency_key", Text),
+    Column("max_per_key", Integer),
+    Column("rate_per_s", Double),
+    Column("parameters_schema", JSONB),
     _required("options", JSONB),
     _required("created_at", Time),
     _required("updated_at", Time),
     UniqueConstraint("task_key", name="tasks_task_key_key"),
+)
+
+task_secrets = Table(
+    "task_secrets",
+    metadata,
+    Column("task_id", Text, ForeignKey("pgtick.tasks.task_id", ondelete="CASCADE"), primary_key=True),
+    _required("secret", Text),
+    _required("headers", JSONB),
 )
 
 jobs = Table(
@@ -147,10 +161,18 @@ pending_executions = Table(
     Column("overlap", Text),
     Column("expires_at", Time),
     Column("origin", Text),
+    Column("limit_key", Text),
     Column("errors", JSONB),
     Index("pending_executions_for_claiming", "priority", "due_at"),
     Index("pending_executions_by_job", "job_id"),
     Index("pending_executions_by_user", "user_id", "scheduled_at"),
+    Index("pending_executions_held", "task_key", "limit_key", "due_at", postgresql_where=text("priority > 4")),
+    Index(
+        "pending_executions_let_in",
+        "task_key",
+        "limit_key",
+        postgresql_where=text("limit_key IS NOT NULL AND priority <= 4"),
+    ),
     postgresql_partition_by="RANGE (due_at)",
 )
 
@@ -176,9 +198,11 @@ running_executions = Table(
     Column("cancel_requested_at", Time),
     Column("revoked_at", Time),
     _required("awaited", Boolean),
+    Column("limit_key", Text),
     Column("progress", JSONB),
     Column("errors", JSONB),
     Index("running_executions_without_overlap", "job_id", unique=True, postgresql_where=text("overlap IS NOT NULL")),
+    Index("running_executions_with_limits", "task_key", "limit_key", postgresql_where=text("limit_key IS NOT NULL")),
 )
 
 finished_executions = Table(

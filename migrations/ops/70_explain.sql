@@ -60,6 +60,12 @@ begin
         return format('No live worker serves queue %s of task %s: they serve %s; add it to a worker''s PGTICK_QUEUES.', task.queue, task.task_id, served);
     elsif knowing = 0 then
         return format('No live worker knows task %s: start one whose PGTICK_TASKS names its module.', coalesce(task.task_id, '#' || p.task_key));
+    elsif p.priority > 4 then
+        return format('It is due since %s, and a limit of task %s holds it back: %s of it run (max_concurrent %s, max_per_key %s for %s, rate_per_s %s).',
+            pgtick.in_words(late), task.task_id,
+            (select count(*) from pgtick.running_executions r where r.task_key = p.task_key and r.limit_key is not null),
+            coalesce(task.max_concurrent::text, 'none'), coalesce(task.max_per_key::text, 'none'), coalesce(task.concurrency_key, 'no key'),
+            coalesce(task.rate_per_s::text, 'none'));
     elsif late < interval '1 second' then
         return format('It is due since %s; the next claim takes it.', pgtick.in_words(late));
     elsif taken >= places then

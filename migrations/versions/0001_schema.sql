@@ -25,7 +25,8 @@ create table pgtick.api_tokens (
     constraint api_tokens_token_hash_key unique (token_hash)
 );
 
--- Pieces of work that jobs can name. task_key is the short name of a task in the execution tables.
+-- Pieces of work that jobs can name. task_key is the short name of a task in the execution tables. Tasks with limits have
+-- priorities 5 to 8 instead of 1 to 4: what waits for them is out of sight of claims until pgtick.admit() lets it in.
 create table pgtick.tasks (
     task_id text not null,
     task_key integer generated always as identity,
@@ -38,7 +39,13 @@ create table pgtick.tasks (
     backoff_base_s double precision not null default 5,
     backoff_factor double precision not null default 5,
     backoff_cap_s double precision not null default 86400,
+    backoff_jitter double precision not null default 0,
     timeout_s double precision,
+    max_concurrent integer,
+    concurrency_key text,
+    max_per_key integer,
+    rate_per_s double precision,
+    parameters_schema jsonb,
     options jsonb not null default '{}',
     created_at timestamptz not null default now(),
     updated_at timestamptz not null default now(),
@@ -46,11 +53,22 @@ create table pgtick.tasks (
     constraint tasks_task_key_key unique (task_key),
     constraint tasks_task_id_is_a_name check (task_id ~ '^[A-Za-z0-9_][A-Za-z0-9_.:/-]{0,199}$'),
     constraint tasks_kind_is_known check (kind in ('python', 'http')),
-    constraint tasks_priority_is_1_to_4 check (priority between 1 and 4),
+    constraint tasks_priority_tells_of_limits
+        check (case when max_concurrent is null and max_per_key is null and rate_per_s is null then priority between 1 and 4 else priority between 5 and 8 end),
     constraint tasks_max_retries_is_sane check (max_retries between 0 and 1000),
-    constraint tasks_backoff_is_sane check (backoff_base_s >= 0 and backoff_factor >= 1 and backoff_cap_s between 0 and 86400),
+    constraint tasks_backoff_is_sane check (backoff_base_s >= 0 and backoff_factor >= 1 and backoff_cap_s between 0 and 86400 and backoff_jitter between 0 and 1),
+    constraint tasks_limits_are_positive check (max_concurrent > 0 and max_per_key > 0 and rate_per_s > 0),
+    constraint tasks_key_goes_with_its_limit check ((concurrency_key is null) = (max_per_key is null)),
     constraint tasks_timeout_is_positive check (timeout_s > 0),
     constraint tasks_options_is_an_object check (jsonb_typeof(options) = 'object')
+);
+
+-- What endpoints of HTTP tasks must be sent and nobody needs to see: the key that signs, and headers.
+create table pgtick.task_secrets (
+    task_id text not null references pgtick.tasks (task_id) on delete cascade,
+    secret text not null,
+    headers jsonb not null default '{}',
+    constraint task_secrets_pkey primary key (task_id)
 );
 
 -- What users asked for. job_id is a UUIDv7, so its range is its day of creation. run_at is the time of a one-off.
@@ -115,7 +133,8 @@ create index schedules_by_user on pgtick.schedules (user_id, next_run_at);
 
 -- PENDING (attempt = 0) and RETRYING (attempt > 0: so many attempts failed, see errors).
 -- overlap is null where runs of one job may overlap; suspect rows were lost with a worker and run alone from now on.
--- A negative priority is the same priority, out of sight of claims: it waits for the run of its job to end.
+-- A negative priority is the same priority, out of sight of claims: it waits for the run of its job to end. So is one of 5
+-- to 8, of a task with limits, until it is let in as 1 to 4. limit_key is the value of its concurrency_key, or empty.
 create table pgtick.pending_executions (
     job_id uuid not null,
     scheduled_at timestamptz not null,
@@ -129,16 +148,20 @@ create table pgtick.pending_executions (
     overlap text,
     expires_at timestamptz,
     origin text,
+    limit_key text,
     errors jsonb,
     constraint pending_executions_times_are_sane check (scheduled_at >= '2000-01-01 00:00Z' and scheduled_at < '2200-01-01 00:00Z'
         and due_at >= '2000-01-01 00:00Z' and due_at < '2200-01-01 00:00Z'),
     constraint pending_executions_attempt_is_not_negative check (attempt >= 0 and losses >= 0),
-    constraint pending_executions_priority_is_1_to_4 check (abs(priority) between 1 and 4),
+    constraint pending_executions_priority_is_1_to_8 check (abs(priority) between 1 and 8),
     constraint pending_executions_overlap_is_known check (overlap in ('skip', 'queue_one', 'cancel_running', 'wait'))
 ) partition by range (due_at);
 create index pending_executions_for_claiming on pgtick.pending_executions (priority, due_at);
 create index pending_executions_by_job on pgtick.pending_executions (job_id);
 create index pending_executions_by_user on pgtick.pending_executions (user_id, scheduled_at);
+-- Tasks with limits only: what is held back, and what was let in and is not claimed yet.
+create index pending_executions_held on pgtick.pending_executions (task_key, limit_key, due_at) where priority > 4;
+create index pending_executions_let_in on pgtick.pending_executions (task_key, limit_key) where limit_key is not null and priority <= 4;
 
 -- IN_PROGRESS: claimed by a worker, until lease_expires_at at the latest. claim_id fences: a report counts only while
 -- its claim stands. Workers make the ids: claims commit asynchronously, and a sequence would give numbers that a server
@@ -164,6 +187,7 @@ create table pgtick.running_executions (
     cancel_requested_at timestamptz,
     revoked_at timestamptz,
     awaited boolean not null default false,
+    limit_key text,
     progress jsonb,
     errors jsonb,
     constraint running_executions_pkey primary key (claim_id),
@@ -171,6 +195,7 @@ create table pgtick.running_executions (
 ) with (autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_threshold = 5000, autovacuum_vacuum_cost_delay = 0);
 -- One run at a time of a job whose runs must not overlap; others pay nothing for it.
 create unique index running_executions_without_overlap on pgtick.running_executions (job_id) where overlap is not null;
+create index running_executions_with_limits on pgtick.running_executions (task_key, limit_key) where limit_key is not null;
 
 -- COMPLETED, FAILED, CANCELLED, SKIPPED: final, append-only.
 create table pgtick.finished_executions (

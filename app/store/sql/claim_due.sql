@@ -20,12 +20,12 @@ gone as (
     where p.tableoid = due.part and p.ctid = due.tid and p.due_at >= %(floor)s and p.due_at < %(until)s
     returning p.*, %(first_claim)s + due.place as claim_id
 ),
--- Executions of jobs whose runs may overlap.
+-- Executions of jobs whose runs may overlap. What a limit let in has its own priority again, to be held when it comes back.
 free as (
     insert into pgtick.running_executions (claim_id, job_id, scheduled_at, due_at, user_id, task_key, priority, attempt, losses, suspect, expires_at,
-        origin, worker_id, lease_expires_at, errors)
-    select claim_id, job_id, scheduled_at, due_at, user_id, task_key, priority, attempt + 1, losses, suspect, expires_at, origin, %(worker_id)s,
-        clock_timestamp() + %(lease)s, errors
+        origin, worker_id, lease_expires_at, limit_key, errors)
+    select claim_id, job_id, scheduled_at, due_at, user_id, task_key, case when limit_key is null then priority else priority + 4 end, attempt + 1,
+        losses, suspect, expires_at, origin, %(worker_id)s, clock_timestamp() + %(lease)s, limit_key, errors
     from gone
     where overlap is null
     returning claim_id, job_id, scheduled_at, due_at, task_key, priority, attempt, losses, suspect, expires_at, user_id
@@ -34,9 +34,9 @@ free as (
 -- Behind one whose turn has come there may be more.
 alone as (
     insert into pgtick.running_executions (claim_id, job_id, scheduled_at, due_at, user_id, task_key, priority, attempt, losses, suspect, overlap,
-        expires_at, origin, worker_id, lease_expires_at, awaited, errors)
-    select claim_id, job_id, scheduled_at, due_at, user_id, task_key, priority, attempt + 1, losses, suspect, overlap, expires_at, origin,
-        %(worker_id)s, clock_timestamp() + %(lease)s, overlap = 'wait', errors
+        expires_at, origin, worker_id, lease_expires_at, awaited, limit_key, errors)
+    select claim_id, job_id, scheduled_at, due_at, user_id, task_key, case when limit_key is null then priority else priority + 4 end, attempt + 1,
+        losses, suspect, overlap, expires_at, origin, %(worker_id)s, clock_timestamp() + %(lease)s, overlap = 'wait', limit_key, errors
     from gone
     where overlap is not null and (expires_at is null or expires_at > clock_timestamp() or attempt + losses > 0)
     order by due_at
@@ -53,9 +53,9 @@ kept_out as (
 ),
 put_back as (
     insert into pgtick.pending_executions (job_id, scheduled_at, due_at, user_id, task_key, priority, attempt, losses, suspect, overlap,
-        expires_at, origin, errors)
+        expires_at, origin, limit_key, errors)
     select job_id, scheduled_at, due_at, user_id, task_key, case when waits then -priority else priority end, attempt, losses, suspect, overlap,
-        expires_at, origin, errors
+        expires_at, origin, limit_key, errors
     from kept_out
 ),
 -- Those kept out are told, too, under no claim: 0 for those that wait, -1 for those that went back.
@@ -70,7 +70,7 @@ taken as (
 -- Parameters as text: the worker decodes them row by row, so that one unreadable row cannot spoil the batch.
 select taken.claim_id, taken.job_id, extract(epoch from taken.due_at)::float8,
        case when isfinite(taken.scheduled_at) then (extract(epoch from taken.scheduled_at) * 1000000)::int8 end,
-       taken.task_key, taken.priority, taken.attempt, taken.losses, taken.suspect, extract(epoch from taken.expires_at)::float8, taken.user_id,
+       taken.task_key, ((taken.priority - 1) %% 4 + 1)::int2, taken.attempt, taken.losses, taken.suspect, extract(epoch from taken.expires_at)::float8, taken.user_id,
        jobs.parameters::text, jobs.max_retries, jobs.timeout_s
 from taken
 left join pgtick.jobs using (job_id)

@@ -46,7 +46,7 @@ waiting as materialized (
     from (
         select task_key, min(due_at) as due_at, count(*) as executions
         from pgtick.pending_executions
-        where due_at < now() - interval '2 s' and due_at > now() - interval '7 days'
+        where due_at < now() - interval '2 s' and due_at > now() - interval '7 days' and priority <= 4
         group by task_key
     ) as late
     join pgtick.tasks t using (task_key)

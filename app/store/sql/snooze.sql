@@ -1,0 +1,24 @@
+-- Hands claims back whose task said that it is too early: due again later, and no attempt is charged. Returns those that
+-- still stood, with their job where their end was awaited.
+with
+over as (
+    delete from pgtick.running_executions r
+    using unnest(%(claims)s::int8[], %(due)s::float8[]) as d (claim_id, due)
+    where r.claim_id = d.claim_id
+    returning r.*, d.due
+),
+waiting as (
+    insert into pgtick.pending_executions (job_id, scheduled_at, due_at, user_id, task_key, priority, attempt, losses, suspect, overlap, origin, errors)
+    select job_id, scheduled_at, to_timestamp(due), user_id, task_key, priority, attempt - 1, losses, suspect, overlap, origin, errors
+    from over
+    where cancel_requested_at is null and revoked_at is null
+),
+cancelled as (
+    insert into pgtick.finished_executions (job_id, scheduled_at, user_id, task_key, status, attempt, due_at, finished_at, worker_id, losses,
+        origin, error, errors)
+    select job_id, scheduled_at, user_id, task_key, 'CANCELLED', attempt - 1, due_at, clock_timestamp(), worker_id, losses, origin,
+        errors -> -1 ->> 'error', errors
+    from over
+    where cancel_requested_at is not null or revoked_at is not null
+)
+select claim_id, case when awaited then job_id end from over
