@@ -118,7 +118,9 @@ class Worker:
         )
         keys = dict(await cursor.fetchall())
         rekeyed = [
-            keys[t.task_id] for t in every if key_before.get(t.task_id, t.limits.concurrency_key) != t.limits.concurrency_key
+            keys[t.task_id]
+            for t in every
+            if key_before.get(t.task_id, t.limits.concurrency_key) != t.limits.concurrency_key
         ]
         await connection.execute("select pgtick.apply_limits(%s, %s::int4[])", [list(keys.values()), rekeyed])
         limits = {

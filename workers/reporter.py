@@ -27,16 +27,8 @@ HELD_PAUSE_S = 5.0
 PROGRESS_PAUSE_S = 1.0
 """How often what executions say of their progress is stored."""
 
-PROGRESS_PAUSE_S = 1.0
-"""How often what executions say of their progress is stored."""
-
 Report = tuple[Execution, Outcome, float]
 """An execution, how it ended, and when (seconds since the epoch, database clock)."""
-
-
-def bounded(seconds: float) -> float:
-    """A pause before another try: a day at most, which is also what nonsense comes to."""
-    return min(seconds, DAY_S) if seconds >= 0 else DAY_S
 
 
 def bounded(seconds: float) -> float:
@@ -107,8 +99,6 @@ class Reporter:
             self._queue, self._held = self._held, []
         if self._progress and time.monotonic() - self._progress_stored_at > PROGRESS_PAUSE_S:
             await self._store_progress()
-        if self._progress and time.monotonic() - self._progress_stored_at > PROGRESS_PAUSE_S:
-            await self._store_progress()
         if time.monotonic() - self._stats_stored_at > STATS_PAUSE_S:
             await self.store_stats()
         return self._settings.report_s
@@ -118,14 +108,6 @@ class Reporter:
         connection = await self._link.connection()
         cursor = await connection.execute(queries.settle_waiting, {"job_ids": list(self._awaited)})
         self._awaited = set((await cursor.fetchone() or [()])[0])
-
-    async def _store_progress(self) -> None:
-        self._progress_stored_at = time.monotonic()
-        said = dict(self._progress)
-        self._progress.clear()  # what threads say between these lines is lost; the next is not
-        connection = await self._link.connection()
-        facts = {"claims": list(said), "progress": list(said.values())}
-        await connection.execute(queries.store_progress, facts)
 
     async def _store_progress(self) -> None:
         self._progress_stored_at = time.monotonic()
@@ -253,7 +235,6 @@ class Reporter:
         }
         retried: dict[str, list[Any]] = {"claims": [], "due": [], "errors": []}
         released: dict[str, list[Any]] = {"claims": []}
-        snoozed: dict[str, list[Any]] = {"claims": [], "due": []}
         snoozed: dict[str, list[Any]] = {"claims": [], "due": []}
         for execution, outcome, at in batch:
             if isinstance(outcome, Completed):
