@@ -73,7 +73,7 @@ class Planner:
             await self._break(connection, batch.broken)
         if batch.due_ats:
             self._on_planned(min(batch.due_ats).timestamp())
-        return len(schedules) == BATCH
+        return len(schedules) == BATCH or batch.unfinished
 
     async def _rezone(self, after: UUID) -> None:
         """Computes the next times again that other zone data gave, so that one that is earlier now is not late."""
@@ -117,6 +117,8 @@ class Batch:
         self.until = until
         self.zone_version = zone_version
         self.oldest = now
+        self.unfinished = False
+        """Whether a schedule has more to be planned than fits into one call."""
         self.due_ats: list[datetime] = []
         self.broken: list[tuple[Any, str]] = []
         self._moved: list[tuple[Any, datetime | None, datetime | None, int]] = []
@@ -176,6 +178,7 @@ class Batch:
             self._occur(job_id, facts, scheduled_at, due_at, policies, following)
         for left_out in planned.skipped:
             self._skip(job_id, facts, left_out.scheduled_at, left_out.count, left_out.reason)
+        self.unfinished |= planned.next_run_at is not None and planned.next_run_at <= self.until
         # What was left out is dealt with, too: other zone data must not bring it back.
         dealt_with = [at for at, _ in planned.occurrences[-1:]] + ([self.now] if planned.skipped else [])
         self._moved.append((job_id, planned.next_run_at, max(dealt_with, default=None), runs))

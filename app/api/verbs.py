@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import Annotated, Any, TypeVar
 
@@ -9,7 +10,7 @@ import msgspec
 from flask import Blueprint, Response, request
 from msgspec import Meta, Struct
 
-from app.api import editing, problems, requests, responses
+from app.api import auth, editing, problems, requests, responses
 from app.api.bodies import JSON, read_body
 from app.api.jobs import known_id, whole_job
 from app.api.json_checks import Malformed, pointer
@@ -27,10 +28,12 @@ from app.store.pool import Connection
 
 MOST_RUNS = 100
 MOST_BACKFILLED = 1_000
-OLDEST_BACKFILL = timedelta(days=31)
+NEW_HISTORY = timedelta(days=7)
+"""So far back a backfill makes history where there is none; further back only where there is."""
 
 Note = Annotated[str, Meta(max_length=1000, pattern=r"^[^\x00]*$")]
 T = TypeVar("T", bound=Struct)
+R = TypeVar("R")
 
 blueprint = Blueprint("verbs", __name__)
 
@@ -95,7 +98,11 @@ def skip(job_id: str) -> Response:
 def backfill(job_id: str) -> Response:
     known, asked = known_id(job_id), _read(Backfill)
     start, end = _instant(asked.start, "start"), _instant(asked.end, "end")
-    answer = _run(lambda c: backfill_runs(c, known, start, end, asked.dry_run, clock.now_utc()))
+    answer = _run(lambda c: backfill_runs(c, known, start, end, True, clock.now_utc()))
+    if not asked.dry_run and answer["occurrences"]:
+        current().pool.run(lambda c: verbs.make_history(c, start))
+        answer = _run(lambda c: backfill_runs(c, known, start, end, False, clock.now_utc()))
+    answer["dry_run"] = asked.dry_run
     return responses.answer({"job_id": known, **answer}, 200 if asked.dry_run else 202)
 
 
@@ -139,14 +146,14 @@ def backfill_runs(
         raise verbs.Refused(422, "end", "is before start")
     if end > now:
         raise verbs.Refused(422, "end", "is not past")
-    if start < now - OLDEST_BACKFILL:
-        raise verbs.Refused(422, "start", f"is more than {OLDEST_BACKFILL.days} days ago")
+    if start < min(now - NEW_HISTORY, verbs.history_begins(connection)):
+        raise verbs.Refused(422, "start", "is before the history of executions begins, and more than a week ago")
     row = _recurring(connection, job_id, "run it again instead")
     policies = Policies.from_dict(row["policies"], recurring=True)
     times, total = horizon.between(
         row["expression"], row["timezone"], policies, start, end, anchor=row["anchor_at"], limit=MOST_BACKFILLED
     )
-    if total > MOST_BACKFILLED and not dry_run:
+    if total > MOST_BACKFILLED:
         raise verbs.Refused(422, "end", f"{total} runs are more than the {MOST_BACKFILLED} of one backfill")
     made = 0 if dry_run or not times else verbs.backfill(connection, job_id, times)
     shown = [responses.seconds(at) for at in times]
@@ -205,9 +212,15 @@ def _recurring(connection: Connection, job_id: str, instead: str) -> dict[str, A
     return row
 
 
-def _run(work: Any) -> Any:
+def _run(work: Callable[[Connection], R]) -> R:
+    user_id = auth.acting_user()
+
+    def act(connection: Connection) -> R:
+        with verbs.acting(connection, user_id):
+            return work(connection)
+
     try:
-        return current().pool.run(work)
+        return current().pool.run(act)
     except verbs.Refused as error:
         if error.status == 404:
             raise problems.not_found("job") from None

@@ -74,16 +74,35 @@ def skip(connection: Connection, job_id: str, at: datetime) -> str:
     return str(_value(connection, "select pgtick.skip_run(%s, %s)", job_id, at))
 
 
-def backfill(connection: Connection, job_id: str, times: Sequence[datetime]) -> int:
-    """How many executions were made. Where history has no place for them yet, it gets one."""
+@contextmanager
+def acting(connection: Connection, user_id: str) -> Iterator[None]:
+    """One transaction in the name of a user, whom the audit log then tells."""
+    with connection.transaction():
+        connection.execute("select set_config('pgtick.user_id', %s, true)", [user_id])
+        yield
+
+
+def history_begins(connection: Connection) -> datetime:
+    """The earliest time for which executions can be recorded."""
     row = connection.execute(
         "select from_at from pgtick.partition_windows where parent = 'finished_executions'"
     ).fetchone()
-    edge: datetime | None = row[0] if row and times else None
-    while edge is not None and edge > times[0]:
+    assert row is not None
+    at: datetime = row[0]
+    return at
+
+
+def make_history(connection: Connection, since: datetime) -> None:
+    """Makes a place for executions of times past, as far as history has none."""
+    edge = history_begins(connection)
+    while edge > since:
         # A few at a time: every new partition costs locks until the end of its transaction.
-        edge = max(edge - PARTITIONS_AT_ONCE, times[0] - timedelta(hours=1))
+        edge = max(edge - PARTITIONS_AT_ONCE, since - timedelta(hours=1))
         connection.execute("select pgtick.ensure_partitions(since => %s)", [edge])
+
+
+def backfill(connection: Connection, job_id: str, times: Sequence[datetime]) -> int:
+    """How many executions were made."""
     return int(_value(connection, "select pgtick.backfill(%s, %s::timestamptz[])", job_id, list(times)))
 
 

@@ -22,6 +22,13 @@ from (
            cancelled_at, null, 0::smallint, problem, null, null, null, null
     from pgtick.schedules
     where next_run_at is not null and (expression is null or paused_at is null and problem is null)
+    union all
+    -- Skipped by hand, and too far ahead for history to have a place for it.
+    select s.job_id, skip.at, s.user_id, s.task_key, 'SKIPPED', 0::smallint, skip.at, null, null, null, 0::smallint, 'skipped by hand', null, null, null, 1
+    from pgtick.schedules s
+    cross join lateral unnest(s.skips) as skip (at)
+    where s.skips is not null
+      and not exists (select from pgtick.finished_executions f where f.job_id = s.job_id and f.scheduled_at = skip.at)
 ) e
 left join pgtick.tasks t using (task_key);
 comment on view pgtick.executions is 'Every execution in every state: PENDING, IN_PROGRESS, RETRYING, COMPLETED, FAILED, CANCELLED, SKIPPED.';

@@ -14,6 +14,7 @@ from app.store.connections import HOT_OPTIONS
 from workers.claimer import Claimer
 from workers.execution import Execution, Outcome
 from workers.loop import Link
+from workers.planner import Planner
 from workers.registry import Task
 from workers.reporter import Reporter
 from workers.slots import Slots
@@ -60,6 +61,16 @@ class Bench:
             await reporter.tick()
 
         self._with_link(tick)
+
+    def plan(self) -> None:
+        """Plans until there is nothing more to plan at this time."""
+
+        async def plan(link: Link) -> None:
+            planner = Planner(self.settings, self.clock, link, lambda _: None)
+            while await planner.tick() == 0:
+                pass
+
+        self._with_link(plan)
 
     def recover(self) -> None:
         """What a janitor does about claims whose lease is over."""

@@ -1,0 +1,261 @@
+"""What the planner makes of schedules, on a clock of the test's own: missed runs, pauses, limits, new zone data."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any, NamedTuple
+from uuid import UUID
+
+import psycopg
+import pytest
+from psycopg.types.json import Jsonb
+
+from tests.support.databases import Server
+from tests.support.working import Bench
+from workers.execution import Completed
+from workers.registry import Task
+
+Connection = psycopg.Connection[Any]
+MINUTE, HOUR, DAY = timedelta(minutes=1), timedelta(hours=1), timedelta(days=1)
+
+
+async def noop() -> None: ...
+
+
+TASK = Task(task_id="noop", function=noop, pool="async", module=__name__)
+
+
+class World:
+    """A database, a clock that stands at half past some minute, and jobs whose planner has been away."""
+
+    def __init__(self, dsn: str, connection: Connection) -> None:
+        self.connection = connection
+        connection.execute("insert into pgtick.tasks (task_id, target) values ('noop', 'x')")
+        self.now = datetime.now(UTC).replace(second=30, microsecond=0)
+        self.bench = Bench(dsn, {1: TASK}, self.now.timestamp())
+
+    def value(self, query: str, *values: Any) -> Any:
+        row = self.connection.execute(query, values).fetchone()
+        return row[0] if row else None
+
+    def job(self, expression: str, next_run_at: datetime | None, **policies: Any) -> UUID:
+        job_id: UUID = self.value("select pgtick.create_job('noop', %s, policies => %s)", expression, Jsonb(policies))
+        if next_run_at is not None:
+            self.connection.execute(
+                "update pgtick.schedules set next_run_at = %(at)s, planned_through = %(at)s - interval '1 ms',"
+                " anchor_at = %(at)s - interval '1 day', zone_version = null where job_id = %(job_id)s",
+                {"at": next_run_at, "job_id": job_id},
+            )
+        return job_id
+
+    def made(self, job_id: UUID) -> list[datetime]:
+        rows = self.connection.execute(
+            "select scheduled_at from pgtick.pending_executions where job_id = %s order by 1", [job_id]
+        )
+        return [row[0] for row in rows]
+
+    def overlaps(self, job_id: UUID) -> list[str | None]:
+        rows = self.connection.execute(
+            "select overlap from pgtick.pending_executions where job_id = %s order by scheduled_at", [job_id]
+        )
+        return [row[0] for row in rows]
+
+    def skipped(self, job_id: UUID) -> list[tuple[datetime, int]]:
+        rows = self.connection.execute(
+            "select scheduled_at, skipped from pgtick.finished_executions where job_id = %s and status = 'SKIPPED'"
+            " order by 1",
+            [job_id],
+        )
+        return [(at, count) for at, count in rows]
+
+    def next_run_at(self, job_id: UUID) -> datetime | None:
+        found: datetime | None = self.value("select next_run_at from pgtick.schedules where job_id = %s", job_id)
+        return found
+
+
+@pytest.fixture
+def world(dsn: str, connection: Connection) -> World:
+    return World(dsn, connection)
+
+
+class Case(NamedTuple):
+    away: timedelta
+    period: timedelta
+    missed: str
+    overlap: str
+    paused: bool
+
+
+AWAY = (10 * MINUTE, 3 * HOUR, 3 * DAY)
+CASES = [
+    Case(*case)
+    for case in itertools.product(
+        AWAY, (MINUTE, DAY), ("latest", "all", "skip"), ("allow", "skip", "queue_one", "cancel_running"), (False, True)
+    )
+]
+
+
+@pytest.fixture(scope="module")
+def outages(server: Server, template: str) -> Iterator[tuple[World, dict[Case, tuple[UUID, list[datetime]]]]]:
+    """A job for each case, after one round of planning, and the occurrences that each of them missed."""
+    with server.database(template) as dsn, psycopg.connect(dsn, autocommit=True) as connection:
+        world = World(dsn, connection)
+        on_minute = world.now.replace(second=0)
+        jobs: dict[Case, tuple[UUID, list[datetime]]] = {}
+        for case in CASES:
+            # Daily ones were last due 20 minutes ago, or 5 for the short outage.
+            newest = on_minute if case.period == MINUTE else on_minute - min(20 * MINUTE, case.away / 2)
+            first = newest - case.period * ((case.away - MINUTE) // case.period)
+            daily = f"{newest.minute} {newest.hour} * * *"
+            expression = "* * * * *" if case.period == MINUTE else daily
+            job_id = world.job(expression, first, missed=case.missed, overlap=case.overlap)
+            missed = [first + case.period * n for n in range((newest - first) // case.period + 1)]
+            jobs[case] = job_id, missed
+            if case.paused:
+                connection.execute("select pgtick.pause_job(%s)", [job_id])
+        world.bench.plan()
+        yield world, jobs
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.away}-{case.period}-{'-'.join(map(str, case[2:]))}")
+def test_missed_occurrences_after_an_outage(
+    outages: tuple[World, dict[Case, tuple[UUID, list[datetime]]]], case: Case
+) -> None:
+    world, jobs = outages
+    job_id, missed = jobs[case]
+    made, skipped = world.made(job_id), world.skipped(job_id)
+    if case.paused:
+        assert (made, skipped) == ([], [])
+        return
+    caught_up = [at for at in made if at <= world.now]
+    if case.missed == "all":
+        expected = [at for at in missed if at >= world.now - DAY]
+    elif case.missed == "latest" or world.now - missed[-1] <= MINUTE:
+        expected = missed[-1:]
+    else:
+        expected = []
+    assert caught_up == expected
+    left_out = len(missed) - len(expected)
+    assert sum(count for _, count in skipped) == left_out
+    assert len(skipped) == (left_out > 0), "folded into one row"
+    assert [at for at in made if at > world.now] == ([world.now + MINUTE / 2] if case.period == MINUTE else [])
+    assert world.next_run_at(job_id) == (world.now + 1.5 * MINUTE if case.period == MINUTE else missed[-1] + DAY)
+    rules = set(world.overlaps(job_id)[: len([at for at in caught_up if world.now - at > MINUTE])])
+    in_turn = "wait" if case.missed == "all" else case.overlap
+    assert rules <= {None if case.overlap == "allow" else in_turn}
+
+
+def test_resuming_after_slots_went_by_runs_none_of_them(world: World) -> None:
+    job_id = world.job("* * * * *", world.now.replace(second=0) - 3 * HOUR, missed="all")
+    world.connection.execute("select pgtick.pause_job(%s)", [job_id])
+    world.bench.plan()
+    world.connection.execute("select pgtick.resume_job(%s)", [job_id])
+    # Resuming is by the database's clock, which goes on.
+    resumed_at = world.value("select now()")
+    world.bench.clock.time = resumed_at.timestamp()
+    world.bench.plan()
+    made = world.made(job_id)
+    assert made
+    assert all(resumed_at < at <= resumed_at + MINUTE for at in made)
+    assert world.skipped(job_id) == []
+
+
+def test_what_was_pending_when_everything_went_down_is_missed_like_the_rest(world: World) -> None:
+    job_id = world.job("* * * * *", world.now.replace(second=0) - 3 * HOUR)
+    world.connection.execute("select pgtick.ensure_partitions(since => now() - interval '4 hours')")
+    world.bench.clock.time -= (3 * HOUR).total_seconds()
+    world.bench.plan()
+    before = world.made(job_id)
+    assert len(before) == 2
+    world.bench.clock.time = world.now.timestamp()
+    world.bench.plan()
+    for _ in range(3):
+        world.bench.report(*[(execution, Completed()) for execution in world.bench.claim()])
+    completed = world.connection.execute(
+        "select scheduled_at from pgtick.finished_executions where status = 'COMPLETED' and scheduled_at <= %s",
+        [world.now],
+    ).fetchall()
+    assert completed == [(world.now.replace(second=0),)], "the latest, once"
+    assert sum(count or 1 for _, count in world.skipped(job_id)) == 180
+
+
+def test_limits_end_a_schedule(world: World) -> None:
+    start = world.now.replace(second=0) + 30 * MINUTE
+    bounded = world.job("* * * * *", None, start_at=start.isoformat(), end_at=(start + 2 * MINUTE).isoformat())
+    counted = world.job("* * * * *", None, max_runs=2)
+    world.bench.plan()
+    assert (world.made(bounded), world.next_run_at(bounded)) == ([], start)
+    for minute in range(40):
+        world.bench.clock.time = (world.now + minute * MINUTE).timestamp()
+        world.bench.plan()
+    assert world.made(bounded) == [start, start + MINUTE, start + 2 * MINUTE]
+    assert (len(world.made(counted)), world.next_run_at(counted)) == (2, None)
+
+
+def test_jitter_exclusions_and_deadlines_reach_the_executions(world: World) -> None:
+    today = f"{world.now:%Y-%m-%d}"
+    spread = world.job("*/10 * * * * *", None, jitter_s=9, expires_after_s=5)
+    closed = world.job("*/10 * * * * *", None, exclude=[today, f"{world.now + DAY:%Y-%m-%d}"])
+    world.bench.plan()
+    rows = world.connection.execute(
+        "select extract(epoch from due_at - scheduled_at)::float8, extract(epoch from expires_at - due_at)::float8"
+        " from pgtick.pending_executions where job_id = %s",
+        [spread],
+    ).fetchall()
+    delays = [row[0] for row in rows]
+    assert len(set(delays)) > 3
+    assert all(0 <= delay < 9 for delay in delays)
+    assert {row[1] for row in rows} == {5.0}
+    assert world.made(closed) == []
+
+
+def test_a_single_run_that_stood_far_ahead_keeps_its_policies(world: World) -> None:
+    job_id = world.value(
+        "select pgtick.create_job('noop', '2031-01-01T00:00:00Z', policies => %s)",
+        Jsonb({"overlap": "skip", "expires_after_s": 7, "jitter_s": 20}),
+    )
+    world.connection.execute("update pgtick.schedules set next_run_at = %s", [world.now])
+    world.bench.plan()
+    assert world.overlaps(job_id) == ["skip"]
+    assert world.value("select extract(epoch from expires_at - due_at)::int from pgtick.pending_executions") == 7
+    assert world.value("select count(*) from pgtick.schedules") == 0
+
+
+def test_a_row_that_is_no_schedule_stops_only_itself_and_says_so(world: World) -> None:
+    bad = world.job("0 0 30 2 *", None)
+    zoned = world.job("0 10 * * *", None)
+    world.connection.execute("update pgtick.schedules set timezone = 'Mars/Olympus' where job_id = %s", [zoned])
+    good = world.job("* * * * *", None)
+    world.bench.plan()
+    assert world.made(good)
+    for job_id, word in ((bad, "no month has such a day"), (zoned, "Mars/Olympus")):
+        assert word in world.value("select problem from pgtick.schedules where job_id = %s", job_id)
+
+
+def test_new_zone_data_moves_every_stored_time_in_batches_and_only_once(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("workers.planner.BATCH", 3)
+    jobs = [world.job("0 10 * * *", None) for _ in range(8)]
+    world.bench.plan()
+    right = {job_id: world.next_run_at(job_id) for job_id in jobs}
+    # As if a zone's rules had been others: the stored time is later than it should be, so nobody would look in time.
+    world.connection.execute(
+        "update pgtick.schedules set next_run_at = next_run_at + interval '1 hour', zone_version = '2019a'"
+    )
+    world.bench.plan()
+    assert {job_id: world.next_run_at(job_id) for job_id in jobs} == right
+    assert world.value("select count(*) from pgtick.schedules where zone_version = '2019a'") == 0
+
+
+def test_new_zone_data_brings_nothing_back_that_was_left_out(world: World) -> None:
+    job_id = world.job("0 * * * *", world.now.replace(minute=0, second=0) - 5 * HOUR, missed="skip")
+    world.bench.clock.time = world.now.replace(minute=30).timestamp()
+    world.bench.plan()
+    before = world.skipped(job_id)
+    assert sum(count for _, count in before) == 6
+    world.connection.execute("update pgtick.schedules set zone_version = '2019a'")
+    world.bench.plan()
+    assert (world.skipped(job_id), world.made(job_id)) == (before, [])
