@@ -22,6 +22,8 @@ TASKS = {
     "nightly_report": ("Writes the report of the day and mails it.", "reports", 42.0, 0.0),
     "purge_sessions": (None, "default", 0.2, 0.0),
 }
+UNSERVED = "export_ledger"
+"""A task that no worker knows: what waits for it is late."""
 USERS = ("acme", "globex", "initech", "umbrella", "default")
 ERRORS = {
     "send_email": "SMTPServerDisconnected: Connection unexpectedly closed",
@@ -55,7 +57,7 @@ def fill(connection: psycopg.Connection, seed: int = 8) -> dict[str, str]:
     connection.execute("select pgtick.ensure_partitions(since => now() - interval '26 hours')")
     now: datetime = connection.execute("select now()").fetchone()[0]  # type: ignore[index]
     keys = _tasks(connection)
-    workers = _workers(connection, list(keys.values()))
+    workers = _workers(connection, [key for task, key in keys.items() if task != UNSERVED])
     found = _history(connection, chance, keys, workers, now)
     _statistics(connection, chance, keys, workers, now)
     found |= _schedules(connection, keys, now)
@@ -79,6 +81,7 @@ def _tasks(connection: psycopg.Connection) -> dict[str, int]:
             "insert into pgtick.tasks (task_id, target, description, queue) values (%s, %s, %s, %s)",
             [name, f"app.tasks:{name}", description, queue],
         )
+    connection.execute("insert into pgtick.tasks (task_id, target) values (%s, 'app.tasks:export')", [UNSERVED])
     connection.execute("insert into pgtick.users (user_id) select unnest(%s::text[])", [list(USERS)])
     return dict(connection.execute("select task_id, task_key from pgtick.tasks").fetchall())
 
@@ -117,7 +120,9 @@ def _history(
         _, _, mean, fails = TASKS[task]
         job_id = uuid7s(1, at.timestamp() - 1)[0]
         user = chance.choices(USERS, (30, 24, 20, 16, 10))[0]
-        failed, late = chance.random() < fails, max(0.0015, chance.lognormvariate(-4.6, 0.9))
+        # The last attempt comes 158 s after the first.
+        failed = chance.random() < fails and at < now - timedelta(minutes=4)
+        late = max(0.0015, chance.lognormvariate(-4.6, 0.9))
         if 1500 < (now - at).total_seconds() < 1680:
             late += chance.random() * 3
         started = at + timedelta(seconds=late)
@@ -164,6 +169,8 @@ def _statistics(
     rows = []
     for ago in range(61):
         for task, key in keys.items():
+            if task == UNSERVED:
+                continue
             lateness = [0] * (len(_BOUNDS_MS) + 1)
             started = int(chance.gauss(420 + 180 * (ago % 15 == 0), 40) * (0.2 if task == "nightly_report" else 1))
             for _ in range(started):
@@ -244,8 +251,8 @@ def _present(connection: psycopg.Connection, keys: dict[str, int], workers: list
     )
     for n in range(3):
         at = now - timedelta(seconds=9 + 4 * n)
-        job_id = job("sync_crm", "initech", at)
-        connection.execute(pending, [job_id, at, at, "initech", keys["sync_crm"], 0, None])
+        job_id = job(UNSERVED, "initech", at)
+        connection.execute(pending, [job_id, at, at, "initech", keys[UNSERVED], 0, None])
         found["late"] = str(ExecutionId(at, job_id))
     at = now - timedelta(seconds=80)
     job_id = job("send_email", "acme", at)
@@ -277,4 +284,5 @@ def _parameters(task: str, chance: random.Random) -> dict[str, Any]:
         "charge_card": {"invoice": f"INV-{number}", "amount": "49.00", "currency": "EUR"},
         "nightly_report": {"day": "yesterday"},
         "purge_sessions": {},
+        UNSERVED: {"quarter": "2026-Q3"},
     }[task]

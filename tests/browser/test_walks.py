@@ -51,7 +51,7 @@ def test_the_form_says_what_is_wrong_while_it_is_filled_in(browser: Browser) -> 
     browser.fill("timezone", "America/New_York")
     browser.sees("Runs at 02:30 every day.")
     assert len(browser.all("#preview .coming li")) == 10
-    assert "02:30 in America/New_York" in browser.text()
+    assert "on the clock of America/New_York" in browser.text()
     browser.fill("parameters", "{")
     browser.sees("is not JSON")
     browser.click("Make the job")

@@ -43,7 +43,9 @@ def job(job_id: str) -> Response:
     found = backend.get(f"/jobs/{job_id}")
     runs = backend.get(f"/jobs/{job_id}/executions", limit=RUNS)["executions"]
     coming = backend.get(f"/jobs/{job_id}/next", n=COMING)
-    why = backend.run(lambda c: monitoring.explain(c, found["job_id"]))
+    # By the execution's own id where there is one: its time names the partition to look in.
+    known = found["execution"]["execution_id"] if found["schedule"]["type"] != CRON and found["execution"] else job_id
+    why = None if found["cancelled_at"] else backend.run(lambda c: monitoring.explain(c, known))
     return page(
         "job.html",
         job=found,
@@ -101,6 +103,8 @@ def act_on_job(job_id: str, verb: str) -> AnyResponse:
         ("Task", found["task_id"]),
         ("User", found["user_id"]),
         ("Schedule", in_words(found["schedule"])),
+        ("Next run", formats.when(found["next_runs"][0]) if found["next_runs"] else "none"),
+        ("Last or next execution", (found["status"] or "none").lower().replace("_", " ")),
         ("Parameters", formats.brief(found["parameters"])),
     ]
     return page("confirm.html", act=act, facts=facts, back=back)

@@ -71,7 +71,7 @@ async function refresh(whole) {
 
 function live() {
   const button = document.getElementById("live"), note = document.getElementById("live-note");
-  let on = sessionStorage.getItem("pgtick-live") !== "off", timer, failures = 0;
+  let on = sessionStorage.getItem("pgtick-live") !== "off", timer, failures = 0, took = 0;
   const pause = () => Number(document.querySelector("main").dataset.refresh || 0) * 1000;
   const show = () => {
     button.hidden = !pause();
@@ -82,10 +82,13 @@ function live() {
     clearTimeout(timer);
     show();
     // A hidden tab asks for nothing, and is brought up to date when it is looked at again.
-    if (on && pause() && !document.hidden) timer = setTimeout(tick, pause() * Math.min(2 ** failures, 8));
+    // A page that is costly to make is asked for less often.
+    if (on && pause() && !document.hidden) timer = setTimeout(tick, Math.max(pause() * Math.min(2 ** failures, 8), 10 * took));
   };
   const tick = async () => {
+    const began = performance.now();
     failures = (await refresh(false)) ? 0 : failures + 1;
+    took = performance.now() - began;
     note.textContent = failures ? "No answer from the server; trying again." : "";
     wait();
   };
@@ -136,6 +139,7 @@ function jobForm(form) {
   arrange();
 }
 
+document.querySelector("nav [aria-current]")?.scrollIntoView({ inline: "center", block: "nearest" });
 tellZone();
 live();
 document.querySelectorAll("form[data-preview]").forEach(jobForm);
