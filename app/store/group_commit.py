@@ -66,6 +66,8 @@ class GroupCommit(Generic[Item, Answer]):
         failure: BaseException | None = None
         try:
             answers = self._write([ticket.item for ticket in group])
+            if len(answers) != len(group):  # some would wait for ever
+                raise RuntimeError(f"{len(answers)} answers for {len(group)} items")
         except BaseException as error:
             failure, answers = error, [error] * len(group)
         with self._lock:

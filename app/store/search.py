@@ -18,6 +18,7 @@ from sqlalchemy import (
     Select,
     SmallInteger,
     Text,
+    and_,
     bindparam,
     case,
     cast,
@@ -25,6 +26,7 @@ from sqlalchemy import (
     literal,
     literal_column,
     null,
+    or_,
     select,
     true,
     tuple_,
@@ -41,7 +43,6 @@ from app.store.users import Users
 FIRST_WINDOW = timedelta(hours=1)
 SMALL_WINDOW = timedelta(seconds=15)
 GROWTH = 4
-MOST_LOOKS = 5
 
 Row = dict[str, Any]
 
@@ -115,8 +116,7 @@ class Search:
 
         Rows may move on while we look: what is over is looked at last, and preferred, so each is found once.
         """
-        found = {_key(row): row for row in self._cancelled(position, limit, exclude)}
-        found |= {_key(row): row for row in self._active(position, limit, exclude)}
+        found = {_key(row): row for row in self._active(position, limit, exclude)}
         below = position and (_within(position.at) or position.at) + timedelta(microseconds=1)
         high = min(filter(None, (below, self._wanted.end)), default=None)
         for low, end in self._windows(high):
@@ -132,7 +132,6 @@ class Search:
         shape = self._shape(position, newer=True, jobs=True)
         values = self._values(position, len(job_ids), ()) | {"job_ids": list(job_ids)}
         found = {row["job_id"] for row in self._run(active_statement(shape), values)}
-        found |= {row["job_id"] for row in self._run(cancelled_statement(shape), values) if not row["one_off"]}
         rest = [job_id for job_id in job_ids if job_id not in found]
         if rest and _finished_statuses(shape):
             # Bounds leave out the partitions behind the position.
@@ -143,29 +142,6 @@ class Search:
     def _active(self, position: Position | None, limit: int, exclude: Sequence[str]) -> list[Row]:
         shape = self._shape(position, excluded=bool(exclude))
         return self._run(active_statement(shape), self._values(position, limit, exclude))
-
-    def _cancelled(self, position: Position | None, limit: int, exclude: Sequence[str]) -> list[Row]:
-        """Cancelled jobs that no execution shows: recurring ones, and one-offs that were still far ahead."""
-        shape = self._shape(position, excluded=bool(exclude))
-        here, kept = position, list[Row]()
-        for _ in range(MOST_LOOKS):
-            rows = self._run(cancelled_statement(shape), self._values(here, limit, exclude))
-            shown = self._with_execution([row for row in rows if row["one_off"]])
-            kept += [row for row in rows if _key(row) not in shown]
-            if len(rows) < limit or len(kept) >= limit:
-                break
-            # The rest are cancelled jobs that their executions show, which fill the page themselves.
-            here, shape = Position(*_key(rows[-1])), shape._replace(position=True)
-        return kept
-
-    def _with_execution(self, rows: list[Row]) -> set[tuple[datetime, str]]:
-        """The keys of those rows for which there is an execution at that time, or one that runs."""
-        if not rows:
-            return set()
-        times = [row["scheduled_at"] for row in rows]
-        values = {"job_ids": [row["job_id"] for row in rows], "low": min(times), "high": max(times)}
-        over = self._connection.execute(_OVER, values, prepare=False).fetchall()
-        return {(at, job_id) for at, job_id in over}
 
     def _finished(
         self, position: Position | None, limit: int, exclude: Sequence[str], low: datetime, high: datetime
@@ -242,12 +218,6 @@ class Search:
         return cursor.execute(statement.sql, statement.constants | values, prepare=False).fetchall()
 
 
-_OVER = """
-select scheduled_at, job_id::text from pgtick.finished_executions
-where job_id = any (%(job_ids)s::uuid[]) and scheduled_at between %(low)s and %(high)s
-union all
-select scheduled_at, job_id::text from pgtick.running_executions where job_id = any (%(job_ids)s::uuid[])
-"""
 _BEGINNING = datetime(2000, 1, 1, tzinfo=UTC)
 _END = datetime(2200, 1, 1, tzinfo=UTC)
 
@@ -276,17 +246,11 @@ def active_statement(shape: Shape) -> Statement | None:
         branches.append(_of_users(_pending(shape), shape))
     if IN_PROGRESS in shape.statuses:
         branches.append(_of_users(_running(shape), shape._replace(users=False)))
-    if PENDING in shape.statuses:
+    if shape.statuses & {PENDING, CANCELLED}:
         branches.append(_of_users(_standing(shape), shape))
+    if shape.whole_jobs and CANCELLED in shape.statuses:
+        branches.append(_of_users(_cancelled(shape), shape))
     return _compiled(branches, shape) if branches else None
-
-
-@lru_cache(maxsize=512)
-def cancelled_statement(shape: Shape) -> Statement | None:
-    """A page of cancelled jobs; None when they are not wanted."""
-    if not shape.whole_jobs or CANCELLED not in shape.statuses:
-        return None
-    return _compiled([_of_users(_cancelled(shape), shape)], shape)
 
 
 def _finished_statuses(shape: Shape) -> list[tuple[str, ...]]:
@@ -349,33 +313,37 @@ def _running(shape: Shape) -> _Branch:
 
 
 def _standing(shape: Shape) -> _Branch:
-    """The next occurrence that stands in schedules."""
+    """The next occurrence that stands in schedules; single runs may stand there cancelled or paused."""
     t = schedules.c
+    status = case((t.cancelled_at.is_(None), literal_column(f"'{PENDING}'")), else_=literal_column(f"'{CANCELLED}'"))
     query = select(
-        t.job_id, t.next_run_at.label("scheduled_at"), t.task_key, t.user_id,
-        literal_column(f"'{PENDING}'").label("status"), cast(literal(0), SmallInteger).label("attempt"),
-        t.next_run_at.label("due_at"), _NO_TIME.label("started_at"), _NO_TIME.label("finished_at"),
-        _NO_INTEGER.label("worker_id"), cast(literal(0), SmallInteger).label("losses"), t.problem.label("error"),
-        _NO_TEXT.label("errors"), _NO_TEXT.label("result"), _NO_TEXT.label("origin"), _NO_INTEGER.label("skipped"),
+        t.job_id, t.next_run_at.label("scheduled_at"), t.task_key, t.user_id, status.label("status"),
+        cast(literal(0), SmallInteger).label("attempt"), t.next_run_at.label("due_at"), _NO_TIME.label("started_at"),
+        t.cancelled_at.label("finished_at"), _NO_INTEGER.label("worker_id"),
+        cast(literal(0), SmallInteger).label("losses"), t.problem.label("error"), _NO_TEXT.label("errors"),
+        _NO_TEXT.label("result"), _NO_TEXT.label("origin"), _NO_INTEGER.label("skipped"),
     ).where(t.next_run_at.is_not(None))  # fmt: skip
+    if CANCELLED not in shape.statuses:
+        query = query.where(t.cancelled_at.is_(None))
+    if PENDING not in shape.statuses:
+        query = query.where(t.cancelled_at.is_not(None))
     if not shape.whole_jobs:
-        query = query.where(t.paused_at.is_(None), t.problem.is_(None))
+        query = query.where(or_(t.expression.is_(None), and_(t.paused_at.is_(None), t.problem.is_(None))))
     return _Branch(_filtered(query, shape, t, t.next_run_at), (t.next_run_at, t.job_id), t.user_id)
 
 
 def _cancelled(shape: Shape) -> _Branch:
-    """Cancelled jobs, at their one time or, recurring ones, at their cancellation."""
+    """Recurring jobs that were cancelled, at their cancellation."""
     t = jobs.c
-    at = case((t.run_at.is_(None), t.cancelled_at), else_=func.greatest(t.run_at, t.created_at))
     query = select(
-        t.job_id, at.label("scheduled_at"), _NO_INTEGER.label("task_key"), t.user_id,
+        t.job_id, t.cancelled_at.label("scheduled_at"), _NO_INTEGER.label("task_key"), t.user_id,
         literal_column(f"'{CANCELLED}'").label("status"), cast(literal(0), SmallInteger).label("attempt"),
-        at.label("due_at"), _NO_TIME.label("started_at"), t.cancelled_at.label("finished_at"),
+        t.cancelled_at.label("due_at"), _NO_TIME.label("started_at"), t.cancelled_at.label("finished_at"),
         _NO_INTEGER.label("worker_id"), cast(literal(0), SmallInteger).label("losses"), _NO_TEXT.label("error"),
         _NO_TEXT.label("errors"), _NO_TEXT.label("result"), _NO_TEXT.label("origin"), _NO_INTEGER.label("skipped"),
-        t.run_at.is_not(None).label("one_off"),
-    ).where(t.cancelled_at.is_not(None))  # fmt: skip
-    return _Branch(_filtered(query, shape, t, at, by_task_id=True), (at, t.job_id), t.user_id)
+    ).where(t.cancelled_at.is_not(None), t.expression.is_not(None))  # fmt: skip
+    filtered = _filtered(query, shape, t, t.cancelled_at, by_task_id=True)
+    return _Branch(filtered, (t.cancelled_at, t.job_id), t.user_id)
 
 
 def _filtered(

@@ -270,7 +270,7 @@ def test_a_page_reads_only_the_hours_that_fill_it_and_only_by_index(
         return rows or [_far_ahead(n) for n in range(values["n"])]
 
     def _far_ahead(n: int) -> dict[str, Any]:
-        return {"scheduled_at": datetime(2199, 1, 1, tzinfo=UTC), "job_id": f"{n:036}", "one_off": False}
+        return {"scheduled_at": datetime(2199, 1, 1, tzinfo=UTC), "job_id": f"{n:036}"}
 
     monkeypatch.setattr(Search, "_run", explain)
     shared_api.services.pool.run(

@@ -117,3 +117,10 @@ def test_a_fault_of_the_writer_is_not_put_on_those_who_wait(writes: Writes) -> N
         writes.failure = None
         writes.gate.release()
         assert second.result(5) == "B"
+
+
+def test_nobody_waits_for_ever_when_answers_are_missing() -> None:
+    group: GroupCommit[str, str] = GroupCommit(lambda items: [])
+    for _ in range(2):
+        with pytest.raises(RuntimeError, match="0 answers for 1 items"):
+            group.submit("a")
