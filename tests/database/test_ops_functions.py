@@ -125,6 +125,30 @@ def held_by_a_transaction(connection: Connection) -> UUID:
     return job_id
 
 
+def at_the_limit_of_its_task(connection: Connection) -> UUID:
+    start_worker(connection)
+    connection.execute("update pgtick.tasks set priority = 6, max_concurrent = 1")
+    first, second = create(connection), create(connection)
+    claim(connection, first)
+    connection.execute("update pgtick.running_executions set limit_key = ''")
+    return second
+
+
+def at_the_limit_of_its_key(connection: Connection) -> UUID:
+    job_id = at_the_limit_of_its_task(connection)
+    connection.execute(
+        "update pgtick.tasks set max_concurrent = null, max_per_key = 1, concurrency_key = 'to';"
+        "update pgtick.running_executions set limit_key = 'ann'; update pgtick.pending_executions set limit_key = 'ann'"
+    )
+    return job_id
+
+
+def at_the_rate_of_its_task(connection: Connection) -> UUID:
+    job_id = at_the_limit_of_its_task(connection)
+    connection.execute("update pgtick.tasks set max_concurrent = null, rate_per_s = 5")
+    return job_id
+
+
 def claimed_ahead(connection: Connection) -> UUID:
     start_worker(connection)
     job_id = create(connection)
@@ -228,6 +252,12 @@ def cancelled(connection: Connection) -> UUID:
             held_by_a_transaction,
             r"^It has been due for 60\.\d s, and 10 free places know task send_email: .*idle in trans",
         ),
+        (
+            at_the_limit_of_its_task,
+            r"^Task send_email may run 1 at once \(max_concurrent\), and so many do; it has been ",
+        ),
+        (at_the_limit_of_its_key, r"^Task send_email may run 1 at once for each to \(max_per_key\), .* for \"ann\"; "),
+        (at_the_rate_of_its_task, r"^Task send_email may start 5 times a second \(rate_per_s\), and others are before"),
         (claimed_ahead, r"^Worker host:1 has claimed it ahead of its time and starts it at .*, in \d+\.\d s\.$"),
         (running, r"^It is running: attempt 1 on worker host:1 for .*, lease until "),
         (with_its_lease_lost, r"^Worker host:1 lost its lease 1\.\d s ago and was last seen .*janitor"),
