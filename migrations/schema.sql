@@ -755,6 +755,8 @@ declare
     taken integer;
     served text;
     ahead bigint;
+    busy bigint;
+    busy_of_key bigint;
 begin
     select * into task from pgtick.tasks t where t.task_key = p.task_key;
     if p.due_at > clock_timestamp() and p.attempt > 0 then
@@ -786,11 +788,24 @@ begin
     elsif knowing = 0 then
         return format('No live worker knows task %s: start one whose PGTICK_TASKS names its module.', coalesce(task.task_id, '#' || p.task_key));
     elsif p.priority > 4 then
-        return format('It is due since %s, and a limit of task %s holds it back: %s of it run (max_concurrent %s, max_per_key %s for %s, rate_per_s %s).',
-            pgtick.in_words(late), task.task_id,
-            (select count(*) from pgtick.running_executions r where r.task_key = p.task_key and r.limit_key is not null),
-            coalesce(task.max_concurrent::text, 'none'), coalesce(task.max_per_key::text, 'none'), coalesce(task.concurrency_key, 'no key'),
-            coalesce(task.rate_per_s::text, 'none'));
+        -- Held back by the limits of its task until one of those that were let in has ended.
+        select count(*), count(*) filter (where b.limit_key = p.limit_key) into busy, busy_of_key
+        from (select r.limit_key from pgtick.running_executions r where r.task_key = p.task_key and r.limit_key is not null
+              union all
+              select o.limit_key from pgtick.pending_executions o
+              where o.task_key = p.task_key and o.limit_key is not null and o.priority <= 4 and o.due_at < now() + interval '1 minute') as b (limit_key);
+        return case
+            when busy >= task.max_concurrent then
+                format('Task %s may run %s at once (max_concurrent), and so many do; it has been due for %s.', task.task_id, task.max_concurrent,
+                    pgtick.in_words(late))
+            when busy_of_key >= task.max_per_key then
+                format('Task %s may run %s at once for each %s (max_per_key), and so many do for "%s"; it has been due for %s.', task.task_id,
+                    task.max_per_key, task.concurrency_key, p.limit_key, pgtick.in_words(late))
+            when task.rate_per_s is not null then
+                format('Task %s may start %s times a second (rate_per_s), and others are before this one; it has been due for %s.', task.task_id,
+                    task.rate_per_s, pgtick.in_words(late))
+            else format('The limits of task %s have room for it: the next claim takes it.', task.task_id)
+        end;
     elsif late < interval '1 second' then
         return format('It is due since %s; the next claim takes it.', pgtick.in_words(late));
     elsif taken >= places then
