@@ -77,6 +77,8 @@ def span(value: float | timedelta | None) -> str:
         return f"{sign}{seconds * 1000:.0f} ms"
     if seconds < 99.5:
         return f"{sign}{seconds:.1f}".removesuffix(".0") + " s"
+    if seconds < 119.5:
+        return f"{sign}{seconds:.0f} s"
     for size, unit in _UNITS:
         if seconds >= size * (1.5 if unit != "min" else 1):
             amount = seconds / size

@@ -169,11 +169,12 @@ class Minutes:
     ) -> Plot:
         columns, table = [], []
         for n, name in enumerate(self.names):
+            if all(values[n] is None for _, _, values in rows):
+                continue
             said = [say(values[n]) for _, _, values in rows]
             facts = ", ".join(f"{label} {text}" for (_, label, _), text in zip(rows, said, strict=True))
             columns.append(Column(round(LEFT + self.step * n, 1), round(self.step, 1), f"{name}: {facts}"))
-            if any(values[n] is not None for _, _, values in rows):
-                table.append([name, *said])
+            table.append([name, *said])
         heads = ["Minute", *(label for _, label, _ in rows)]
         return Plot(title, summary, series, self._x_ticks, y_ticks, columns, table[::-1], heads)
 

@@ -1,4 +1,7 @@
-"""Takes pictures of all pages, on a desk and on a phone, light and dark: `make screenshots`, or PAGES=overview,job."""
+"""Takes pictures of all pages, on a desk and on a phone, light and dark: `make screenshots`, or PAGES=overview,job.
+
+PAGES=readme takes the three that the README shows.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +18,9 @@ from tests.browser.serving import serving
 from tests.support.databases import migrate, running_server
 
 FOLDER = Path(__file__).parent / "screenshots"
+README = Path(__file__).parent / "readme"
+SHOWN = {"overview": "light", "job": "dark", "schedules": "light"}
+"""What the README shows, and in which scheme."""
 MOST_TALL = 2400
 
 
@@ -53,10 +59,22 @@ def take(driver: webdriver.Chrome, base: str, name: str, address: str) -> None:
                 driver.implicitly_wait(3)
                 driver.find_elements("css selector", "#preview .coming")
             tall = driver.execute_script("return document.documentElement.scrollHeight")
-            clip = {"x": 0, "y": 0, "width": size[0], "height": min(max(tall, size[1]), MOST_TALL), "scale": 1}
-            shot = driver.execute_cdp_cmd("Page.captureScreenshot", {"captureBeyondViewport": True, "clip": clip})
-            (FOLDER / f"{name}-{device}-{scheme}.png").write_bytes(base64.b64decode(shot["data"]))
+            save(driver, FOLDER / f"{name}-{device}-{scheme}.png", size[0], min(max(tall, size[1]), MOST_TALL))
     print(f"  {name}", flush=True)
+
+
+def save(driver: webdriver.Chrome, path: Path, width: int, height: int) -> None:
+    clip = {"x": 0, "y": 0, "width": width, "height": height, "scale": 1}
+    shot = driver.execute_cdp_cmd("Page.captureScreenshot", {"captureBeyondViewport": True, "clip": clip})
+    path.write_bytes(base64.b64decode(shot["data"]))
+
+
+def take_for_readme(driver: webdriver.Chrome, base: str, ids: dict[str, str]) -> None:
+    README.mkdir(exist_ok=True)
+    for name, scheme in SHOWN.items():
+        chromium.look(driver, (1120, 780), dark=scheme == "dark")
+        driver.get(base + pages(ids)[name])
+        save(driver, README / f"{name}.png", 1120, 780)
 
 
 def main() -> None:
@@ -75,6 +93,8 @@ def main() -> None:
             # The first page tells the server the browser's zone.
             chromium.look(driver, chromium.DESKTOP)
             driver.get(base)
+            if wanted == "readme":
+                take_for_readme(driver, base, ids)
             for name, address in pages(ids).items():
                 if not wanted or name in wanted.split(","):
                     demo.beat(connection)

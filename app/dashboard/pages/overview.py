@@ -75,8 +75,8 @@ def _soon() -> str:
 def verdict(state: Row, rows: Sequence[Row], why: str | None) -> Verdict:
     """What somebody who was just woken up has to know first."""
     if state["workers"] == 0:
-        waits = f"{formats.plural(state['waiting'], 'execution')} {'waits' if state['waiting'] == 1 else 'wait'}."
-        return Verdict("bad", "No worker is alive", f"Nothing starts. Start a worker: pgtick worker. {waits}")
+        waits = formats.plural(state["waiting"], "execution is", "executions are") if state["waiting"] else "Nothing is"
+        return Verdict("bad", "No worker is alive", f"Start a worker: pgtick worker. {waits} due and waiting.")
     if state["late"]:
         return Verdict(
             "bad",
