@@ -21,7 +21,7 @@ from workers.loop import Link
 from workers.stats import Stats
 
 STATS_PAUSE_S = 10.0
-HELD_PAUSE_S = 5.0
+HELD_PAUSE_S = 1.0
 """Pause between tries to report on rows that somebody else has locked."""
 
 PROGRESS_PAUSE_S = 1.0
@@ -96,7 +96,7 @@ class Reporter:
         if self._awaited:
             await self._settle()
         if self._held and time.monotonic() >= self._held_until:
-            self._queue, self._held = self._held, []
+            await self._store_held()
         if self._progress and time.monotonic() - self._progress_stored_at > PROGRESS_PAUSE_S:
             await self._store_progress()
         if time.monotonic() - self._stats_stored_at > STATS_PAUSE_S:
@@ -144,13 +144,27 @@ class Reporter:
             else:
                 await self._store_what_can_be(batch[0], error)
 
+    async def _store_held(self) -> None:
+        """Tries those rows again that are free by now, without waiting for the others."""
+        locked = await self._locked(self._held)
+        free = [report for report in self._held if report[0].claim_id not in locked]
+        self._held = [report for report in self._held if report[0].claim_id in locked]
+        self._held_until = time.monotonic() + HELD_PAUSE_S
+        try:
+            await self._store(free)
+        except BaseException:
+            self._held += free  # what was stored of it will be refused
+            raise
+
+    async def _locked(self, batch: list[Report]) -> set[int]:
+        connection = await self._link.connection()
+        claims = [execution.claim_id for execution, _, _ in batch]
+        cursor = await connection.execute(queries.locked_claims, {"claims": claims})
+        return {row[0] for row in await cursor.fetchall()}
+
     async def _store_around(self, batch: list[Report], error: psycopg.Error) -> None:
         """Somebody has locked rows of running executions and is in no hurry: the others are stored."""
-        connection = await self._link.connection()
-        cursor = await connection.execute(
-            queries.locked_claims, {"claims": [execution.claim_id for execution, _, _ in batch]}
-        )
-        locked = {row[0] for row in await cursor.fetchall()}
+        locked = await self._locked(batch)
         if not locked:
             raise error
         await self._store([report for report in batch if report[0].claim_id not in locked])
