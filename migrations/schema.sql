@@ -157,10 +157,12 @@ declare
     moved integer;
     total integer := 0;
 begin
+    -- Workers that start together bring the same tasks.
+    perform pg_advisory_xact_lock(7067849, 0);
     for task in
         select t.task_key, t.priority > 4 as limited, t.rate_per_s from pgtick.tasks t where t.task_key = any (task_keys) order by t.task_key
     loop
-        if task.rate_per_s is not null then
+        if task.rate_per_s is not null and to_regclass(format('pgtick.rate_of_task_%s', task.task_key)) is null then
             execute format('create sequence if not exists pgtick.%I', format('rate_of_task_%s', task.task_key));
         end if;
         if task.limited then
@@ -2004,7 +2006,7 @@ CREATE VIEW pgtick.executions AS
             NULL::text,
             NULL::integer
            FROM pgtick.schedules
-          WHERE ((schedules.next_run_at IS NOT NULL) AND ((schedules.expression IS NULL) OR ((schedules.paused_at IS NULL) AND (schedules.problem IS NULL))))
+          WHERE ((schedules.next_run_at IS NOT NULL) AND ((schedules.expression IS NULL) OR ((schedules.paused_at IS NULL) AND (schedules.problem IS NULL))) AND ((schedules.skips IS NULL) OR (schedules.next_run_at <> ALL (schedules.skips))))
         UNION ALL
          SELECT s.job_id,
             skip.at,

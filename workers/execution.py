@@ -14,7 +14,7 @@ from typing import Any
 
 from workers.context import Context
 from workers.registry import Task
-from workers.signals import Cancel, Retry, Snooze
+from workers.signals import Cancel, Rejected, Retry, Snooze
 
 UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 TRACE_LIMIT = 4_000
@@ -194,6 +194,8 @@ def outcome_of(error: BaseException) -> Outcome:
         return Snoozed(error.seconds)
     if isinstance(error, Cancel):
         return Ended("CANCELLED", storable(error.reason))
+    if isinstance(error, Rejected):
+        return Failed(storable(error.reason), final=True)
     return failure(error)
 
 

@@ -38,3 +38,11 @@ class Cancel(Signal):
     def __init__(self, reason: str = "the task cancelled itself") -> None:
         self.reason = reason
         super().__init__(reason)
+
+
+class Rejected(Signal):
+    """The execution has failed for good: trying again would not help."""
+
+    def __init__(self, reason: str) -> None:
+        self.reason = reason
+        super().__init__(reason)

@@ -10,6 +10,7 @@ from msgspec import Raw
 from app.api import requests, scheduling
 from app.api.json_checks import pointer
 from app.api.problems import Fault
+from app.api.scheduling import Check, anything_goes
 from app.domain.job import CRON, DATE, NOW
 from app.store import verbs
 from app.store.pool import Connection
@@ -17,7 +18,9 @@ from app.store.pool import Connection
 FIELDS = ("schedule", "timezone", "parameters", "policies", "max_retries", "timeout_s")
 
 
-def edit(connection: Connection, job_id: str, body: bytes, now: datetime) -> bool | list[Fault]:
+def edit(
+    connection: Connection, job_id: str, body: bytes, now: datetime, check: Check = anything_goes
+) -> bool | list[Fault]:
     """Changes a job; returns whether that changed anything, or everything that is wrong with the body.
 
     What is left out stays as it is; so do policies that are not named. null is the default. Raises verbs.Refused.
@@ -29,12 +32,16 @@ def edit(connection: Connection, job_id: str, body: bytes, now: datetime) -> boo
         verbs.lock(connection, job_id)
         row = verbs.definition(connection, job_id)
         assert row is not None
-        changes = changes_of(given, row, now, body.decode())
+        changes = changes_of(given, row, now, body.decode(), check)
         return changes if isinstance(changes, list) else verbs.edit(connection, job_id, changes)
 
 
 def changes_of(
-    given: dict[str, Any], row: dict[str, Any], now: datetime, text: str | None = None
+    given: dict[str, Any],
+    row: dict[str, Any],
+    now: datetime,
+    text: str | None = None,
+    check: Check = anything_goes,
 ) -> dict[str, Any] | list[Fault]:
     """The fields to change, in the form they are stored in."""
     faults = [
@@ -49,7 +56,10 @@ def changes_of(
         whole["policies"] = {**row["policies"], **given["policies"]}
     elif "policies" not in given:
         whole["policies"] = row["policies"]
-    planned = scheduling.plan(requests.explain(whole, text), str(row["job_id"]), row["user_id"], now, lambda _: True)
+    if "parameters" not in given:
+        check = anything_goes
+    read = requests.explain(whole, text)
+    planned = scheduling.plan(read, str(row["job_id"]), row["user_id"], now, lambda _: True, check)
     if isinstance(planned, list):
         return planned
     job = planned.job

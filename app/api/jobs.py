@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 from flask import Blueprint, Response
 
-from app.api import auth, filters, pagination, problems, requests, responses
+from app.api import auth, filters, pagination, parameters, problems, requests, responses
 from app.api.bodies import JSON, NDJSON, read_body
 from app.api.idempotency import read_key
 from app.api.json_checks import Malformed
@@ -41,8 +42,9 @@ def create() -> Response:
     services = current()
     # Before the clock is asked: the first question to the database also reads its clock.
     exists = _exists(services.tasks, {read.post.task_id})
+    check = partial(parameters.faults, services.tasks)
     auth.refuse_other(read.post.user_id)
-    planned = plan(read, uuid7(clock.now()), auth.acting_user(), clock.now_utc(), exists)
+    planned = plan(read, uuid7(clock.now()), auth.acting_user(), clock.now_utc(), exists, check)
     if isinstance(planned, list):
         raise problems.invalid(planned)
     if filters.read_flag("dry_run"):
@@ -68,12 +70,13 @@ def create_batch() -> Response:
         raise problems.invalid([problems.Fault("", f"a batch has 1 to {MAX_BATCH} jobs; this one has {len(items)}")])
     services = current()
     exists = _exists(services.tasks, {item.post.task_id for item in items if "task_id" not in item.broken})
+    check = partial(parameters.faults, services.tasks)
     default_user, now = auth.acting_user(), clock.now_utc()
     planned: list[Planned] = []
     faults: list[dict[str, Any]] = []
     for index, (item, job_id) in enumerate(zip(items, uuid7s(len(items), clock.now()), strict=True)):
         auth.refuse_other(item.post.user_id)
-        one = plan(item, job_id, default_user, now, exists)
+        one = plan(item, job_id, default_user, now, exists, check)
         if isinstance(one, list):
             faults += [{"index": index, "pointer": f"/{index}{pointer}", "detail": rule} for pointer, rule in one]
         else:

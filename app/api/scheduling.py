@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 import msgspec
+from msgspec import Raw
 
 from app.api.problems import Fault
 from app.api.requests import JobPost, Read, Schedule
@@ -26,6 +27,10 @@ _LIKE_A_DATE = re.compile(r"\s*(\d{4}-|\d{8}T)", re.ASCII)
 _FORMS = '"now", a date and time in ISO 8601 with an offset, a cron expression, or an object with one of them'
 _RECURRING = Policies.defaults(recurring=True)
 _ONE_OFF = Policies.defaults(recurring=False)
+
+
+Check = Callable[[str, Raw], list[Fault]]
+"""What is wrong with parameters for a task."""
 
 
 class Planned(NamedTuple):
@@ -46,12 +51,21 @@ class _Asked(NamedTuple):
     timezone_pointer: str
 
 
-def plan(read: Read, job_id: str, user_id: str, now: datetime, exists: Callable[[str], bool]) -> Planned | list[Fault]:
+def anything_goes(task_id: str, parameters: Raw) -> list[Fault]:
+    """Finds no fault with any parameters."""
+    return []
+
+
+def plan(
+    read: Read, job_id: str, user_id: str, now: datetime, exists: Callable[[str], bool], check: Check = anything_goes
+) -> Planned | list[Fault]:
     """The job to write, or everything that is wrong with it. `now` is the database's time."""
     post, broken = read.post, read.broken
     faults = list(read.faults)
     if "task_id" not in broken and not exists(post.task_id):
         faults.append(Fault("/task_id", f"no task {post.task_id!r} is registered"))
+    elif not broken & {"task_id", "parameters"}:
+        faults += check(post.task_id, post.parameters)
     if broken & {"schedule", "timezone"}:
         _policies(post.policies, True, faults)
         return faults

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Annotated, Any, TypeVar
 
 import msgspec
 from flask import Blueprint, Response, request
 from msgspec import Meta, Struct
 
-from app.api import auth, editing, problems, requests, responses
+from app.api import auth, editing, parameters, problems, requests, responses
 from app.api.bodies import JSON, read_body
 from app.api.jobs import known_id, whole_job
 from app.api.json_checks import Malformed, pointer
@@ -56,8 +57,9 @@ class Backfill(Struct, forbid_unknown_fields=True):
 def edit(job_id: str) -> Response:
     known = known_id(job_id)
     _, body = read_body(JSON)
+    check = partial(parameters.faults, current().tasks)
     try:
-        changed = _run(lambda c: editing.edit(c, known, body, clock.now_utc()))
+        changed = _run(lambda c: editing.edit(c, known, body, clock.now_utc(), check))
     except Malformed as error:
         raise Problem(400, f"the body is not JSON: {error}") from None
     if isinstance(changed, list):

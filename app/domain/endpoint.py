@@ -7,6 +7,7 @@ import binascii
 import hashlib
 import hmac
 import secrets
+from ipaddress import ip_address
 from urllib.parse import urlsplit
 
 from msgspec import Struct
@@ -16,7 +17,7 @@ METHODS = ("POST", "PUT", "PATCH", "GET", "DELETE")
 EXPECTED = ("2xx",)
 RETRIED = ("408", "425", "429", "5xx")
 OURS = ("host", "content-length", "content-type", "transfer-encoding", "connection", "idempotency-key", "user-agent")
-"""Headers that are not the user's to set; nor is any that begins with `pgtick-` or `webhook-`."""
+"""Headers that are not the user's to set."""
 
 
 class Endpoint(Struct, frozen=True):
@@ -77,3 +78,21 @@ def url_fault(url: str) -> str | None:
     if port == 0 or any(character <= " " or character == "\x7f" for character in url):
         return "is no URL"
     return None
+
+
+def host_of(url: str) -> str:
+    """The host of an address that has no fault."""
+    return (urlsplit(url).hostname or "").rstrip(".")
+
+
+def is_address(host: str) -> bool:
+    try:
+        ip_address(host)
+    except ValueError:
+        return False
+    return True
+
+
+def is_ours(name: str) -> bool:
+    """Whether a header is not the user's to set."""
+    return name.lower() in OURS or name.lower().startswith(("pgtick-", "webhook-"))

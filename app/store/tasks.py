@@ -12,15 +12,23 @@ from psycopg.rows import dict_row
 from app.store.pool import Pool
 
 LIFE_S = 30.0
+SHORT_LIFE_S = 1.0
+"""What is so old is read again before somebody is refused for it."""
 
 _LIST = """
-select task_id, kind, description, queue, priority, max_retries, backoff_base_s, backoff_factor, backoff_cap_s,
-       timeout_s, created_at, updated_at,
+select task_id, kind, description, queue, (priority - 1) %% 4 + 1 as priority, max_retries,
+       backoff_base_s, backoff_factor, backoff_cap_s, backoff_jitter, timeout_s, max_concurrent, concurrency_key, max_per_key, rate_per_s,
+       parameters_schema, created_at, updated_at,
+       case kind when 'http' then (
+           select options || jsonb_build_object('url', target, 'headers', array(select jsonb_object_keys(s.headers)))
+           from pgtick.task_secrets s where s.task_id = t.task_id
+       ) end as http,
        exists (
            select from pgtick.workers w
            where w.state = 'RUNNING' and w.last_seen_at > now() - interval '15 seconds' and task_key = any (w.task_keys)
        ) as served
-from pgtick.tasks
+from pgtick.tasks t
+where %(task_id)s::text is null or task_id = %(task_id)s
 order by task_id
 """
 
@@ -32,6 +40,7 @@ class Tasks:
         self._pool = pool
         self._lock = threading.Lock()
         self._known: dict[str, int] = {}
+        self._schemas: dict[str, str] = {}
         self._read_at = 0.0
 
     def missing(self, task_ids: Iterable[str]) -> set[str]:
@@ -55,12 +64,23 @@ class Tasks:
         """Have the next question answered by the database."""
         self._read_at = 0.0
 
-    def all(self) -> list[dict[str, Any]]:
-        """Every task as it is registered; `served` when a live worker knows it."""
-        return self._pool.run(lambda c: c.cursor(row_factory=dict_row).execute(_LIST).fetchall())
+    def schema(self, task_id: str, *, newest: bool = False) -> str | None:
+        """The JSON schema of a task's parameters; None where anything goes, or there is no such task."""
+        if newest and time.monotonic() - self._read_at > SHORT_LIFE_S:
+            self._read()
+        return self._schemas.get(task_id)
+
+    def all(self, task_id: str | None = None) -> list[dict[str, Any]]:
+        """Every task as it is registered, or one; `served` when a live worker knows it."""
+        wanted = {"task_id": task_id}
+        return self._pool.run(lambda c: c.cursor(row_factory=dict_row).execute(_LIST, wanted).fetchall())
 
     def _read(self) -> dict[str, int]:
-        rows = self._pool.run(lambda c: c.execute("select task_id, task_key from pgtick.tasks").fetchall())
+        rows = self._pool.run(
+            lambda c: c.execute("select task_id, task_key, parameters_schema::text from pgtick.tasks").fetchall()
+        )
         with self._lock:
-            self._known, self._read_at = dict(rows), time.monotonic()
+            self._known = {task_id: key for task_id, key, _ in rows}
+            self._schemas = {task_id: schema for task_id, _, schema in rows if schema is not None}
+            self._read_at = time.monotonic()
             return self._known

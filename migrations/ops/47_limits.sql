@@ -163,10 +163,12 @@ declare
     moved integer;
     total integer := 0;
 begin
+    -- Workers that start together bring the same tasks.
+    perform pg_advisory_xact_lock(7067849, 0);
     for task in
         select t.task_key, t.priority > 4 as limited, t.rate_per_s from pgtick.tasks t where t.task_key = any (task_keys) order by t.task_key
     loop
-        if task.rate_per_s is not null then
+        if task.rate_per_s is not null and to_regclass(format('pgtick.rate_of_task_%s', task.task_key)) is null then
             execute format('create sequence if not exists pgtick.%I', format('rate_of_task_%s', task.task_key));
         end if;
         if task.limited then

@@ -20,7 +20,7 @@ from tests.support.api import Api, running_api
 from tests.support.databases import Server
 
 Connection = psycopg.Connection[Any]
-NOBODYS = {"tasks.index", "schedules.preview"}
+NOBODYS = {"tasks.index", "tasks.show", "schedules.preview"}
 """Endpoints that show what belongs to nobody: any token will do."""
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import email.utils
+import errno
 import json
 import socket
 import time
@@ -22,7 +23,7 @@ import aiohttp
 from app.domain.addresses import Network, is_allowed
 from app.domain.endpoint import Endpoint, signature, url_fault
 from workers.context import Context, current
-from workers.signals import Retry, Signal
+from workers.signals import Rejected, Retry
 
 RESPONSE_LIMIT = 16_384
 """Bytes of an answer's body that are kept."""
@@ -36,10 +37,6 @@ WITHOUT_BODY = ("GET", "DELETE")
 
 class Refused(OSError):
     """An address that tasks must not connect to."""
-
-
-class Rejected(Signal):
-    """The endpoint, or its answer, is such that trying again would not help."""
 
 
 class Client:
@@ -96,8 +93,6 @@ class Client:
                     response.close()
                     return {}, response.headers["Location"]
                 return await _kept(response), None
-        except Refused as error:
-            raise Rejected(str(error)) from None
         except aiohttp.InvalidURL as error:
             raise Rejected(f"is no URL that can be called: {error}") from None
         except (aiohttp.ClientError, OSError) as error:
@@ -124,7 +119,7 @@ class Client:
         """A socket to connect to exactly this address; raises Refused where that is not allowed."""
         family, kind, protocol, _, place = address
         if not is_allowed(str(place[0]), self._allowed):
-            raise Refused(f"{REFUSAL} {place[0]}")
+            raise Refused(errno.EACCES, f"{REFUSAL} {place[0]}")
         return socket.socket(family=family, type=kind, proto=protocol)
 
 
@@ -132,9 +127,11 @@ REFUSAL = "not a public address, and not in PGTICK_HTTP_ALLOW:"
 
 
 def _refusal(error: BaseException) -> str | None:
-    """What an error of the client says of a refused address: it makes one error of those of all addresses."""
+    """What was refused, if all addresses were: the client makes one error of theirs, with their number if it is one."""
+    if not isinstance(error, OSError) or error.errno != errno.EACCES:
+        return None
     text = str(error)
-    return text[text.index(REFUSAL) :] if REFUSAL in text else None
+    return text[text.index(REFUSAL) :].rstrip("]") if REFUSAL in text else None
 
 
 def _our_headers(endpoint: Endpoint, context: Context, body: bytes) -> dict[str, str]:

@@ -1,0 +1,64 @@
+"""Bodies that are one JSON object: read into a structure, or refused with everything that is wrong with them."""
+
+from __future__ import annotations
+
+import re
+from difflib import get_close_matches
+from typing import Any, TypeVar, get_type_hints
+
+import msgspec
+from flask import request
+from msgspec import Struct
+
+from app.api import problems, requests
+from app.api.bodies import JSON, read_body
+from app.api.json_checks import Malformed, pointer
+from app.api.problems import Fault, Problem
+
+T = TypeVar("T", bound=Struct)
+
+_PATH = re.compile(r" - at `(?:key in )?\$(.*)`$")
+_STEP = re.compile(r"\.([^.\[\]]+)|\[(\d+)\]")
+
+
+def read(kind: type[T], *, empty: bool = False) -> tuple[T, bytes]:
+    """The body of this request and its bytes; with `empty`, no body is one without members."""
+    if empty and not request.get_data(cache=True).strip():
+        body = b"{}"
+    else:
+        _, body = read_body(JSON)
+    try:
+        given = requests.read_object(body)
+    except Malformed as error:
+        raise Problem(400, f"the body is not JSON: {error}") from None
+    if isinstance(given, list):
+        raise problems.invalid(given)
+    if faults := _faults(kind, given):
+        raise problems.invalid(faults)
+    return msgspec.convert(given, kind), body
+
+
+def _faults(kind: type[Struct], given: dict[str, Any]) -> list[Fault]:
+    faults: list[Fault] = []
+    types = get_type_hints(kind, include_extras=True)
+    for name, value in given.items():
+        at = pointer("", name)
+        if name not in types:
+            close = get_close_matches(name, types, n=1)
+            faults.append(Fault(at, f"there is no such field{f'; did you mean {close[0]}?' if close else ''}"))
+            continue
+        try:
+            msgspec.convert(value, types[name])
+        except msgspec.ValidationError as error:
+            faults.append(_fault(at, str(error)))
+    required = [field.name for field in msgspec.structs.fields(kind) if field.required]
+    return faults + [Fault(pointer("", name), "is required") for name in required if name not in given]
+
+
+def _fault(at: str, message: str) -> Fault:
+    if path := _PATH.search(message):
+        message = message[: path.start()]
+        for step in _STEP.finditer(path[1]):
+            if step[1] != "...":
+                at = pointer(at, step[1] or step[2])
+    return Fault(at, message.replace("`", ""))
