@@ -82,7 +82,9 @@ class Runner:
         """Takes claimed executions in; they start when they are due."""
         for execution in executions:
             self.claims[execution.claim_id] = execution
-            self._places[execution.task.pool].taken += 1
+            places = self._places[execution.task.pool]
+            places.taken += 1
+            places.waiting += 1
             heapq.heappush(self._waiting, execution)
         self._start_due()
 
@@ -98,6 +100,7 @@ class Runner:
             self._timer = asyncio.get_running_loop().call_later(pause, self._start_due)
 
     def _start(self, execution: Execution) -> None:
+        self._places[execution.task.pool].waiting -= 1
         if execution.lost or execution.leased_until < self._clock.now():
             # This process stood still for long: somebody else has it by now.
             self._forget(execution)
@@ -125,10 +128,12 @@ class Runner:
             return
         execution.settled = True
         self._running.discard(execution)
-        self._places[execution.task.pool].taken -= 1
+        places = self._places[execution.task.pool]
+        places.taken -= 1
         if not execution.lost:
             self._report(execution, outcome)
-        self._on_free()
+        if places.inviting:
+            self._on_free()
 
     def _abandon(self, execution: Execution, outcome: Outcome) -> None:
         """Gives up a run that does not end although it should: its place goes to others."""
@@ -292,7 +297,9 @@ class Runner:
         """Hands back what has not started."""
         waiting, self._waiting = self._waiting, []
         for execution in waiting:
-            self._places[execution.task.pool].taken -= 1
+            places = self._places[execution.task.pool]
+            places.taken -= 1
+            places.waiting -= 1
             self._report(execution, Released())
 
     def release_running(self) -> None:

@@ -15,6 +15,8 @@ class Slots:
     capacity: int
     tasks: dict[int, Task] = field(default_factory=dict)
     taken: int = 0
+    waiting: int = 0
+    """Of those taken, the ones whose time has not come."""
     limited: list[int] = field(init=False)
     """Keys of tasks whose executions have to be let in first."""
 
@@ -29,6 +31,14 @@ class Slots:
     @property
     def free(self) -> int:
         return max(0, self.capacity - self.taken)
+
+    @property
+    def inviting(self) -> bool:
+        """Whether free places are worth a claim now: a quarter is free, or none of the others waits.
+
+        What is not claimed yet is due after what waits here, so there is time to gather places for a larger claim.
+        """
+        return 4 * self.free >= self.capacity or not self.waiting
 
     @property
     def task_keys(self) -> list[int]:
