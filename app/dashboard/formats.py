@@ -12,6 +12,7 @@ from markupsafe import Markup, escape
 
 from app.clock import clock
 from app.dashboard import session
+from app.store.monitoring import MOST_COUNTED
 
 _INSTANT = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:\.\d{1,6})?\+00", re.ASCII)
 _UNITS = ((86_400, "d"), (3_600, "h"), (60, "min"))
@@ -99,6 +100,11 @@ def count(value: float | None) -> str:
     return f"{value:,.0f}" if value >= 100 else f"{value:,.3g}"
 
 
+def counted(value: int) -> str:
+    """A count that ends where counting would cost too much."""
+    return f"over {MOST_COUNTED - 1:,}" if value >= MOST_COUNTED else count(value)
+
+
 def share(value: float | None) -> str:
     """A share as per cent that is never rounded up to 100."""
     if value is None:
@@ -172,6 +178,7 @@ FILTERS: dict[str, Callable[..., Any]] = {
     "ago": ago,
     "span": span,
     "count": count,
+    "counted": counted,
     "share": share,
     "late_s": late_s,
     "sentence": sentence,

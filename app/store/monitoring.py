@@ -17,6 +17,8 @@ Row = dict[str, Any]
 
 BUCKETS = 15
 """Of the lateness histogram, the one without an upper bound included."""
+MOST_COUNTED = 20_001
+"""Due executions that are counted; beyond it there are "more than 20,000"."""
 MOST_WAITING = 200_000
 """Pending executions that a forecast looks at; more are counted as so many."""
 
@@ -38,10 +40,48 @@ from (
 order by minute
 """
 
+# As pgtick.overview, but counting no more than it takes to see that there is a backlog, and without unnesting.
+_STATE = f"""
+select now() as at, due.waiting, due.late, recent.starts_per_s, hour.failed as failed_1h, recent.p50_ms, recent.p99_ms,
+       (select count(*) from pgtick.running_executions where due_at <= now()) as running, alive.workers, alive.capacity
+from (
+    select count(*) as waiting, count(*) filter (where due_at < now() - interval '2 seconds') as late
+    from (select due_at from pgtick.pending_executions where due_at <= now() limit {MOST_COUNTED}) as counted
+) as due
+cross join (
+    select coalesce(sum(failed), 0)::bigint as failed
+    from pgtick.execution_stats
+    where minute > now() - interval '1 hour'
+) as hour
+cross join (
+    select coalesce(sum(started) filter (where minute = date_trunc('minute', now()) - interval '1 minute'), 0) / 60.0
+               as starts_per_s,
+           pgtick.lateness_quantile(array[{_SUMMED}]::bigint[], 0.5) as p50_ms,
+           pgtick.lateness_quantile(array[{_SUMMED}]::bigint[], 0.99) as p99_ms
+    from pgtick.execution_stats
+    where minute > now() - interval '5 minutes'
+) as recent
+cross join (
+    select count(*) as workers, coalesce(sum(capacity), 0)::bigint as capacity
+    from pgtick.workers
+    where state = 'RUNNING' and last_seen_at > now() - interval '1 minute'
+) as alive
+"""
+
+# The oldest of each priority by the index that claims go by: a backlog of millions is not sorted.
 _LATE = """
-select execution_id, job_id::text, task_id, user_id, due_at, late_by, attempt from pgtick.late
-where %(user_id)s::text is null or user_id = %(user_id)s
-order by due_at
+select pgtick.execution_id(p.scheduled_at, p.job_id) as execution_id, p.job_id::text, t.task_id, p.user_id, p.due_at,
+       now() - p.due_at as late_by, p.attempt
+from generate_series(1, 8) as level (priority)
+cross join lateral (
+    select * from pgtick.pending_executions e
+    where e.priority = level.priority and e.due_at < now() - interval '2 seconds'
+      and (%(user_id)s::text is null or e.user_id = %(user_id)s)
+    order by e.due_at
+    limit %(n)s
+) as p
+left join pgtick.tasks t using (task_key)
+order by p.due_at
 limit %(n)s
 """
 
@@ -141,9 +181,9 @@ select current_setting('server_version') as version, pg_postmaster_start_time() 
 """
 
 
-def overview(connection: Connection) -> Row:
-    """The one row of pgtick.overview."""
-    return _rows(connection, "select * from pgtick.overview")[0]
+def state(connection: Connection) -> Row:
+    """How it goes at this moment. `waiting` and `late` are at most MOST_COUNTED."""
+    return _rows(connection, _STATE)[0]
 
 
 def findings(connection: Connection) -> list[Row]:

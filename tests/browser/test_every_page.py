@@ -40,3 +40,12 @@ def test_everything_is_reached_by_keyboard(busy: Site, browser: Browser) -> None
     browser.driver.execute_script("document.body.focus()")
     browser.driver.switch_to.active_element.send_keys("\ue004")  # Tab
     assert browser.driver.switch_to.active_element.text == "To the content"
+
+
+def test_the_judge_of_accessibility_is_awake(busy: Site, browser: Browser) -> None:
+    if browser.base != busy.base:
+        browser.visit(busy.base)
+    browser.open("/ui/executions")
+    break_it = "const field = document.querySelector('[name=id]'); field.ariaLabel = null; field.placeholder = ''"
+    browser.driver.execute_script(break_it + "; document.querySelector('h1').style.color = '#fefefe'")
+    assert {fault.split(" ")[0] for fault in browser.faults()} == {"label", "color-contrast"}

@@ -44,12 +44,11 @@ def _read() -> dict[str, Any]:
 
     def read(connection: Connection) -> dict[str, Any]:
         return {
-            "state": monitoring.overview(connection),
+            "state": monitoring.state(connection),
             "rows": monitoring.minutes(connection, SPAN),
             "late": (late := monitoring.late(connection, only, SHOWN)),
             "why": monitoring.explain(connection, late[0]["execution_id"]) if late else None,
             "findings": monitoring.findings(connection) if only is None else [],
-            "next_runs": monitoring.next_runs(connection, SHOWN) if only is None else [],
         }
 
     found = backend.run(read)
@@ -58,6 +57,7 @@ def _read() -> dict[str, Any]:
     hour = clock.now_utc().replace(minute=0, second=0, microsecond=0)
     hours, left = forecast(hour, FORECAST_HOURS)
     return found | {
+        "next_runs": _next_runs() if only is None else [],
         "verdict": verdict(found["state"], rows, found.pop("why")),
         "plots": plots_of(rows, clock.now_utc()) if rows else [],
         "failures": failures,
@@ -75,12 +75,12 @@ def _soon() -> str:
 def verdict(state: Row, rows: Sequence[Row], why: str | None) -> Verdict:
     """What somebody who was just woken up has to know first."""
     if state["workers"] == 0:
-        waits = formats.plural(state["waiting"], "execution is", "executions are") if state["waiting"] else "Nothing is"
+        waits = _many(state["waiting"], "execution is", "executions are") if state["waiting"] else "Nothing is"
         return Verdict("bad", "No worker is alive", f"Start a worker: pgtick worker. {waits} due and waiting.")
     if state["late"]:
         return Verdict(
             "bad",
-            f"{formats.plural(state['late'], 'execution is', 'executions are')} late",
+            f"{_many(state['late'], 'execution is', 'executions are')} late",
             f"Due for more than 2 s and not started. The oldest: {why}"
             if why
             else "Due for more than 2 s and not started.",
@@ -95,6 +95,11 @@ def verdict(state: Row, rows: Sequence[Row], why: str | None) -> Verdict:
     if failed:
         return Verdict("warn", f"On time; {formats.plural(failed, 'execution')} failed for good", counted)
     return Verdict("good", "Everything is on time", counted)
+
+
+def _many(number: int, one: str, many: str) -> str:
+    most = monitoring.MOST_COUNTED
+    return f"More than {most - 1:,} {many}" if number >= most else formats.plural(number, one, many)
 
 
 def plots_of(rows: Sequence[Row], now: datetime) -> list[plots.Plot]:
@@ -160,7 +165,12 @@ class _Kept:
         return value
 
 
-_waiting, _grids = _Kept(10), _Kept(30)
+_waiting, _grids, _next = _Kept(10), _Kept(30), _Kept(5)
+
+
+def _next_runs() -> list[Row]:
+    found: list[Row] = _next.get(backend.services().pool, lambda: backend.run(lambda c: monitoring.next_runs(c, SHOWN)))
+    return [row for row in found if row["scheduled_at"] > clock.now_utc()]
 
 
 def forecast(start: datetime, hours: int) -> tuple[list[int], int]:
