@@ -262,10 +262,12 @@ def _deadline(policies: Policies, due_at: datetime, now: datetime, following: da
     deadlines = []
     if policies.expires_after_s is not None:
         deadlines.append(due_at + timedelta(seconds=policies.expires_after_s))
-    if policies.recurring and policies.missed != "all":
+    if policies.recurring:
         missed_at = max(due_at, now) + GRACE
         if policies.missed == "skip":
             deadlines.append(missed_at)
+        elif policies.missed == "all":
+            deadlines.append(max(due_at, now) + timedelta(seconds=policies.missed_window_s))
         elif following is not None:
             deadlines.append(max(missed_at, following + timedelta(seconds=policies.jitter_s)))
     return min(deadlines, default=None)

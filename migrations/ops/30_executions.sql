@@ -21,7 +21,7 @@ from (
     select job_id, next_run_at, user_id, task_key, case when cancelled_at is null then 'PENDING' else 'CANCELLED' end, 0::smallint, next_run_at, null,
            cancelled_at, null, 0::smallint, problem, null, null, null, null
     from pgtick.schedules
-    where next_run_at is not null and (expression is null or paused_at is null and problem is null)
+    where next_run_at is not null and (expression is null or paused_at is null and problem is null) and (skips is null or next_run_at <> all (skips))
     union all
     -- Skipped by hand, and too far ahead for history to have a place for it.
     select s.job_id, skip.at, s.user_id, s.task_key, 'SKIPPED', 0::smallint, skip.at, null, null, null, 0::smallint, 'skipped by hand', null, null, null, 1

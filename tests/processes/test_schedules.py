@@ -1,0 +1,162 @@
+"""Schedules with real processes: outages, planners that are killed, and runs that are longer than their period."""
+
+from __future__ import annotations
+
+import os
+import random
+import subprocess
+import sys
+import time
+from datetime import timedelta
+from itertools import pairwise, product
+from typing import Any
+from uuid import UUID
+
+import psycopg
+import pytest
+from psycopg.types.json import Jsonb
+
+from tests.support.databases import CHECKOUT
+from tests.support.processes import Fleet, terminate_backends
+from tests.support.waiting import eventually
+
+PLANNERS = 10
+JOBS = 100
+SECONDS = int(os.environ.get("PGTICK_TEST_PLANNING_S", "8"))
+"""How long planners are killed for; 120 for the long version."""
+MINUTE, DAY = timedelta(minutes=1), timedelta(days=1)
+
+
+def post(
+    fleet: Fleet, schedule: str, parameters: dict[str, Any] | None = None, task: str = "quick", **policies: Any
+) -> UUID:
+    return fleet.post(task, schedule, parameters, policies=Jsonb(policies))
+
+
+@pytest.mark.parametrize("away", [timedelta(minutes=10), timedelta(hours=3), timedelta(days=3)], ids=str)
+def test_after_an_outage_each_job_goes_on_as_its_policy_says(fleet: Fleet, away: timedelta) -> None:
+    worker = fleet.start()
+    # Not just before a minute, so that nothing comes due while the outage is made up.
+    eventually(lambda: time.time() % 60 < 45, 20)
+    started = fleet.value("select date_trunc('minute', now())")
+    daily = started - min(away / 2, timedelta(minutes=20))
+    expressions = {MINUTE: "* * * * *", DAY: f"{daily.minute} {daily.hour} * * *"}
+    jobs = {
+        (period, missed): fleet.post(
+            "quick", expression, policies=Jsonb({"missed": missed, "overlap": "allow"}), timezone="UTC"
+        )
+        for (period, expression), missed in product(expressions.items(), ("latest", "all", "skip"))
+    }
+    fleet.eventually("select count(*) = 3 from pgtick.pending_executions")
+    worker.kill()
+    terminate_backends(fleet.connection)
+    # As if all of it had happened so much earlier: also what was pending for the next minute.
+    fleet.connection.execute("select pgtick.ensure_partitions(since => now() - %s)", [away + timedelta(hours=1)])
+    fleet.connection.execute(
+        "update pgtick.schedules set next_run_at = next_run_at - %(away)s, anchor_at = anchor_at - %(away)s,"
+        " planned_through = planned_through - %(away)s where expression = '* * * * *'",
+        {"away": away},
+    )
+    fleet.connection.execute(
+        "update pgtick.schedules set next_run_at = next_run_at - %(days)s, anchor_at = anchor_at - %(days)s"
+        " where expression <> '* * * * *'",
+        {"days": max(DAY, timedelta(days=away.days))},
+    )
+    fleet.connection.execute(
+        "update pgtick.pending_executions set scheduled_at = scheduled_at - %(away)s, due_at = due_at - %(away)s,"
+        " expires_at = expires_at - %(away)s",
+        {"away": away},
+    )
+    fleet.start()
+    standing = "select count(*) = 6 from pgtick.schedules where next_run_at > now()"
+    fleet.eventually(standing)
+    fleet.eventually("select count(*) = 0 from pgtick.pending_executions where due_at < now()")
+    fleet.eventually("select count(*) = 0 from pgtick.running_executions")
+    now = fleet.value("select now()")
+    for (period, missed), job_id in jobs.items():
+        runs = fleet.executions(job_id)
+        ran = [run["scheduled_at"] for run in runs if run["status"] == "COMPLETED"]
+        left_out = sum(run["skipped"] or 1 for run in runs if run["status"] == "SKIPPED")
+        if period == MINUTE:
+            newest = now.replace(second=0, microsecond=0)
+            # Whether a minute began meanwhile: that one ran in time.
+            in_time = [at for at in ran if at > started]
+            caught_up = [at for at in ran if at <= started]
+            everything = int(away / MINUTE)
+        else:
+            newest, in_time, caught_up, everything = daily, [], ran, max(1, away.days)
+        if missed == "all":
+            assert len(caught_up) == min(everything, 1440 if period == MINUTE else 1), (period, missed)
+        else:
+            # The newest minute is hardly late at all, so that skip runs it, too.
+            expected = 1 if missed == "latest" or period == MINUTE else 0
+            assert len(caught_up) == expected or (period == MINUTE and in_time), (period, missed, runs)
+        assert len(caught_up) + left_out >= everything, (period, missed)
+        assert all(at.second == at.microsecond == 0 for at in ran), "on the grid"
+        assert ran == [] or max(ran) <= newest
+
+
+def test_many_planners_that_are_killed_make_each_occurrence_once(dsn: str, connection: psycopg.Connection[Any]) -> None:
+    connection.execute("insert into pgtick.tasks (task_id, target) values ('quick', 'x')")
+    for _ in range(JOBS):
+        connection.execute("select pgtick.create_job('quick', '* * * * * *')")
+    environment = os.environ | {"DATABASE_URL": dsn, "PGTICK_HORIZON_S": "2", "PGTICK_POLL_S": "0.2"}
+    start = [sys.executable, "-m", "tests.support.planner"]
+    planners = [subprocess.Popen(start, cwd=CHECKOUT, env=environment) for _ in range(PLANNERS)]
+    try:
+        planned = "select count(*) = %s from pgtick.schedules where planned_through is not null"
+        eventually(lambda: (connection.execute(planned, [JOBS]).fetchone() or [False])[0], 30)
+        began = (connection.execute("select now()").fetchone() or [None])[0]
+        for _ in range(SECONDS):
+            time.sleep(1)
+            victim = random.randrange(PLANNERS)
+            planners[victim].kill()
+            planners[victim].wait()
+            planners[victim] = subprocess.Popen(start, cwd=CHECKOUT, env=environment)
+        horizon = "select count(*) = %s from pgtick.schedules where planned_through > now()"
+        eventually(lambda: (connection.execute(horizon, [JOBS]).fetchone() or [False])[0], 30)
+    finally:
+        for planner in planners:
+            planner.kill()
+            planner.wait()
+    rows = connection.execute(
+        "select job_id, count(*), count(distinct scheduled_at), min(scheduled_at), max(scheduled_at),"
+        " bool_and(scheduled_at = date_trunc('second', scheduled_at)) from pgtick.pending_executions group by job_id"
+    ).fetchall()
+    assert len(rows) == JOBS
+    for job_id, made, distinct, oldest, newest, on_grid in rows:
+        assert made == distinct, f"{job_id} has an occurrence twice"
+        assert made == (newest - oldest) / timedelta(seconds=1) + 1, f"{job_id} has a hole"
+        assert on_grid
+        assert newest > began + timedelta(seconds=SECONDS)
+    assert connection.execute("select count(*) from pgtick.finished_executions").fetchone() == (0,), "none was missed"
+
+
+def test_runs_longer_than_their_period_follow_their_policy_also_after_a_crash(fleet: Fleet) -> None:
+    worker = fleet.start(claim_ahead_s=0.5)
+    overlaps = ("skip", "queue_one", "cancel_running")
+    jobs = {overlap: post(fleet, "* * * * * *", {"seconds": 1.6}, "nap", overlap=overlap) for overlap in overlaps}
+    for job_id in jobs.values():
+        fleet.until_started(job_id, 3)
+    worker.kill()
+    before = {overlap: len(fleet.ledger.starts(job_id)) for overlap, job_id in jobs.items()}
+    killed_at = time.monotonic()
+    fleet.start()
+    for overlap, job_id in jobs.items():
+        fleet.until_started(job_id, before[overlap] + 3, timeout=15)
+    assert time.monotonic() - killed_at < 12, "no block beyond the lease"
+    for overlap, job_id in jobs.items():
+        entries = [e for e in fleet.ledger.entries() if e["execution_id"].endswith(str(job_id)) and e["at"] > killed_at]
+        assert all({a["event"], b["event"]} != {"started"} for a, b in pairwise(entries)), f"{overlap}: two at a time"
+        statuses = {run["status"] for run in fleet.executions(job_id)}
+        reasons = {run["error"] for run in fleet.executions(job_id) if run["status"] == "SKIPPED"}
+        if overlap == "cancel_running":
+            assert "CANCELLED" in statuses
+        else:
+            assert any(f"overlap: {overlap}" in reason for reason in reasons), (overlap, reasons)
+    ends = [
+        e for e in fleet.ledger.entries() if e["execution_id"].endswith(str(jobs["queue_one"])) and e["at"] > killed_at
+    ]
+    pauses = [b["at"] - a["at"] for a, b in pairwise(ends) if (a["event"], b["event"]) == ("ended", "started")]
+    assert pauses
+    assert min(pauses) < 0.5, "the one that waits starts when the run before it ends"
