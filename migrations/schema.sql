@@ -1122,6 +1122,98 @@ begin
     execute format('alter table pgtick.%I attach partition pgtick.%I for values from (%L) to (%L)', parent, name, lower_bound, upper_bound);
 end $$;
 
+CREATE TABLE pgtick.operations (
+    operation_id bigint NOT NULL,
+    user_id text,
+    action text NOT NULL,
+    filter jsonb NOT NULL,
+    at timestamp with time zone,
+    matched bigint NOT NULL,
+    done bigint DEFAULT 0 NOT NULL,
+    refused bigint DEFAULT 0 NOT NULL,
+    problem text,
+    created_at timestamp with time zone DEFAULT now() NOT NULL,
+    worked_at timestamp with time zone,
+    finished_at timestamp with time zone,
+    after_at timestamp with time zone,
+    after_id uuid,
+    CONSTRAINT operations_action_is_known CHECK ((action = ANY (ARRAY['cancel'::text, 'rerun'::text, 'reschedule'::text]))),
+    CONSTRAINT operations_filter_is_an_object CHECK ((jsonb_typeof(filter) = 'object'::text)),
+    CONSTRAINT operations_reschedule_has_a_time CHECK (((action = 'reschedule'::text) = (at IS NOT NULL)))
+);
+
+CREATE FUNCTION pgtick.matching(op pgtick.operations, max_count integer) RETURNS TABLE(job_id uuid, scheduled_at timestamp with time zone, standing boolean)
+    LANGUAGE plpgsql STABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    SET plan_cache_mode TO 'force_custom_plan'
+    AS $$
+#variable_conflict use_column
+declare
+    of_user text := op.filter ->> 'user_id';
+    of_task integer := (op.filter ->> 'task_key')::integer;
+    from_at timestamptz := coalesce((op.filter ->> 'start_time')::timestamptz, '-infinity');
+    until_at timestamptz := coalesce((op.filter ->> 'end_time')::timestamptz, 'infinity');
+    with_error text := lower(op.filter ->> 'error');
+    statuses text[] := array(select jsonb_array_elements_text(op.filter -> 'statuses'));
+    newest_job uuid := pgtick.uuid7_floor(op.created_at + interval '1 ms');
+begin
+    if op.action = 'rerun' then
+        -- In the order of history, on from where the last batch ended. What was run again already is left out.
+        return query
+        select f.job_id, f.scheduled_at, false
+        from pgtick.finished_executions f
+        where f.status = any (statuses) and f.status <> 'COMPLETED'
+          and f.scheduled_at >= greatest(from_at, op.after_at) and f.scheduled_at < least(until_at, op.created_at)
+          and (f.scheduled_at, f.job_id) > (coalesce(op.after_at, '-infinity'), coalesce(op.after_id, '00000000-0000-0000-0000-000000000000'))
+          and (of_user is null or f.user_id = of_user) and (of_task is null or f.task_key = of_task)
+          and (with_error is null or strpos(lower(f.error), with_error) > 0)
+          and exists (select from pgtick.jobs j join pgtick.tasks t using (task_id) where j.job_id = f.job_id and j.cancelled_at is null)
+          and not exists (select from pgtick.pending_executions o
+                          where o.job_id = f.job_id and o.origin = 'retry of ' || pgtick.execution_id(f.scheduled_at, f.job_id))
+          and not exists (select from pgtick.running_executions o
+                          where o.job_id = f.job_id and o.origin = 'retry of ' || pgtick.execution_id(f.scheduled_at, f.job_id))
+          and not exists (select from pgtick.finished_executions o
+                          where o.job_id = f.job_id and o.scheduled_at > f.scheduled_at
+                            and o.origin = 'retry of ' || pgtick.execution_id(f.scheduled_at, f.job_id))
+        order by f.scheduled_at, f.job_id
+        limit max_count;
+        return;
+    end if;
+    return query
+    select w.job_id, w.scheduled_at, w.standing
+    from (
+        (select p.job_id, p.scheduled_at, false as standing
+         from pgtick.pending_executions p
+         where case when p.attempt = 0 then 'PENDING' else 'RETRYING' end = any (statuses)
+           and (of_user is null or p.user_id = of_user) and (of_task is null or p.task_key = of_task)
+           and p.scheduled_at >= from_at and p.scheduled_at < until_at and p.job_id < newest_job
+           and (with_error is null or strpos(lower(p.errors -> -1 ->> 'error'), with_error) > 0)
+           and (op.action = 'cancel' or p.attempt = 0 and p.origin is null and p.scheduled_at <> op.at
+                and exists (select from pgtick.jobs j where j.job_id = p.job_id and j.schedule_type <> 'CRON'))
+         limit max_count)
+        union all
+        (select r.job_id, r.scheduled_at, false
+         from pgtick.running_executions r
+         where op.action = 'cancel' and 'IN_PROGRESS' = any (statuses) and r.cancel_requested_at is null
+           and (of_user is null or r.user_id = of_user) and (of_task is null or r.task_key = of_task)
+           and r.scheduled_at >= from_at and r.scheduled_at < until_at and r.job_id < newest_job
+           and (with_error is null or strpos(lower(r.errors -> -1 ->> 'error'), with_error) > 0)
+         limit max_count)
+        union all
+        -- Single runs beyond the partitions made so far.
+        (select s.job_id, s.next_run_at, true
+         from pgtick.schedules s
+         where s.expression is null and s.cancelled_at is null and 'PENDING' = any (statuses) and with_error is null
+           and (of_user is null or s.user_id = of_user) and (of_task is null or s.task_key = of_task)
+           and s.next_run_at >= from_at and s.next_run_at < until_at and s.job_id < newest_job
+           and (op.action = 'cancel' or s.next_run_at <> op.at)
+         limit max_count)
+    ) as w
+    limit max_count;
+end $$;
+
+COMMENT ON FUNCTION pgtick.matching(op pgtick.operations, max_count integer) IS 'Executions that an operation is still to do something to.';
+
 CREATE FUNCTION pgtick.next_runs(job_id uuid DEFAULT NULL::uuid, max_count integer DEFAULT 20) RETURNS TABLE(scheduled_at timestamp with time zone, starts_in interval, job uuid, task_id text, state text)
     LANGUAGE sql STABLE SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
@@ -1145,6 +1237,67 @@ CREATE FUNCTION pgtick.next_runs(job_id uuid DEFAULT NULL::uuid, max_count integ
 $$;
 
 COMMENT ON FUNCTION pgtick.next_runs(job_id uuid, max_count integer) IS 'What comes next, of one job or of all, as far as it is pending or planned: of a recurring job, those of the coming minute and the one after.';
+
+CREATE FUNCTION pgtick.operate(batch integer, only_id bigint DEFAULT NULL::bigint) RETURNS boolean
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+#variable_conflict use_variable
+declare
+    op pgtick.operations;
+    found_one record;
+    seen integer := 0;
+    did integer := 0;
+    refused integer := 0;
+    reason text;
+    at timestamptz := clock_timestamp();
+begin
+    select * into op from pgtick.operations o
+    where o.finished_at is null and (only_id is null or o.operation_id = only_id)
+    order by o.operation_id limit 1
+    for update skip locked;
+    if not found then
+        return false;
+    end if;
+    perform set_config('pgtick.user_id', coalesce(op.user_id, ''), true);
+    for found_one in select * from pgtick.matching(op, batch) loop
+        seen := seen + 1;
+        op.after_at := found_one.scheduled_at;
+        op.after_id := found_one.job_id;
+        -- What has moved on meanwhile, or is locked by somebody, does not keep the others from their turn.
+        begin
+            if op.action = 'cancel' and found_one.standing then
+                perform pgtick.cancel_job(found_one.job_id);
+            elsif op.action = 'cancel' then
+                perform pgtick.cancel_execution(found_one.job_id, found_one.scheduled_at);
+            elsif op.action = 'rerun' then
+                perform pgtick.start_anew(pgtick.job_named(found_one.job_id), at + seen * interval '1 microsecond',
+                    'retry of ' || pgtick.execution_id(found_one.scheduled_at, found_one.job_id));
+            else
+                perform pgtick.reschedule(found_one.job_id, op.at);
+            end if;
+            did := did + 1;
+        exception when others then
+            if sqlstate like '57%' or sqlstate like '53%' or sqlstate like '08%' then
+                raise;
+            end if;
+            refused := refused + 1;
+            reason := sqlerrm;
+        end;
+    end loop;
+    -- Of what waits, each batch finds what is left: when it could do nothing, there is nothing left to be done.
+    update pgtick.operations o
+    set done = o.done + did, refused = o.refused + refused, problem = coalesce(reason, o.problem), after_at = op.after_at, after_id = op.after_id,
+        worked_at = clock_timestamp(),
+        finished_at = case when seen < batch or (did = 0 and op.action <> 'rerun') then clock_timestamp() end
+    where o.operation_id = op.operation_id;
+    if did > 0 and op.action = 'rerun' then
+        perform pg_notify('pgtick_due', (extract(epoch from at) * 1000000)::bigint::text);
+    end if;
+    return true;
+end $$;
+
+COMMENT ON FUNCTION pgtick.operate(batch integer, only_id bigint) IS 'Does one batch of the oldest operation that is not finished, or of one. Returns whether there was any.';
 
 CREATE FUNCTION pgtick.past_name(partition text) RETURNS text
     LANGUAGE sql
@@ -1257,6 +1410,27 @@ begin
 end $_$;
 
 COMMENT ON FUNCTION pgtick.read_schedule(schedule text, timezone text, OUT kind text, OUT expression text, OUT at timestamp with time zone) IS 'What a schedule means: NOW, a DATE and its instant, or CRON and its expression, which a planner checks. Raises for anything else.';
+
+CREATE FUNCTION pgtick.rerun(job_id uuid, scheduled_at timestamp with time zone) RETURNS text
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+declare
+    job pgtick.jobs := pgtick.job_named(job_id);
+    old_id text := pgtick.execution_id(scheduled_at, job_id);
+    at timestamptz := clock_timestamp();
+    made text;
+begin
+    if not exists (select from pgtick.finished_executions f where f.job_id = rerun.job_id and f.scheduled_at = rerun.scheduled_at) then
+        raise exception 'execution_id: execution % is not over', old_id using errcode = 'object_not_in_prerequisite_state';
+    end if;
+    made := pgtick.start_anew(job, at, 'retry of ' || old_id);
+    perform pgtick.audit('rerun', old_id, jsonb_build_object('execution_id', made));
+    perform pg_notify('pgtick_due', (extract(epoch from at) * 1000000)::bigint::text);
+    return made;
+end $$;
+
+COMMENT ON FUNCTION pgtick.rerun(job_id uuid, scheduled_at timestamp with time zone) IS 'Runs an execution that is over once more, with the parameters its job has now. It stays as it is; returns the id of the new one.';
 
 CREATE FUNCTION pgtick.reschedule(job_id uuid, at timestamp with time zone) RETURNS text
     LANGUAGE plpgsql SECURITY DEFINER
@@ -2121,6 +2295,15 @@ COMMENT ON VIEW pgtick.lateness IS 'How late executions started, by minute of th
 
 COMMENT ON COLUMN pgtick.lateness.p99_ms IS 'Milliseconds between due_at and the start that 99 % of the starts did not exceed; interpolated within a bucket.';
 
+ALTER TABLE pgtick.operations ALTER COLUMN operation_id ADD GENERATED ALWAYS AS IDENTITY (
+    SEQUENCE NAME pgtick.operations_operation_id_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
+
 CREATE TABLE pgtick.partition_windows (
     parent text NOT NULL,
     from_at timestamp with time zone NOT NULL,
@@ -2488,6 +2671,9 @@ ALTER TABLE ONLY pgtick.idempotency_keys
 ALTER TABLE ONLY pgtick.jobs
     ADD CONSTRAINT jobs_pkey PRIMARY KEY (job_id);
 
+ALTER TABLE ONLY pgtick.operations
+    ADD CONSTRAINT operations_pkey PRIMARY KEY (operation_id);
+
 ALTER TABLE ONLY pgtick.partition_windows
     ADD CONSTRAINT partition_windows_pkey PRIMARY KEY (parent);
 
@@ -2527,6 +2713,8 @@ CREATE INDEX finished_executions_not_completed ON ONLY pgtick.finished_execution
 CREATE INDEX idempotency_keys_by_age ON pgtick.idempotency_keys USING btree (created_at);
 
 CREATE INDEX jobs_cancelled ON ONLY pgtick.jobs USING btree (user_id, job_id) WHERE (cancelled_at IS NOT NULL);
+
+CREATE INDEX operations_to_do ON pgtick.operations USING btree (operation_id) WHERE (finished_at IS NULL);
 
 CREATE INDEX pending_executions_by_job ON ONLY pgtick.pending_executions USING btree (job_id);
 

@@ -20,6 +20,8 @@ from workers.loop import Link
 from workers.retention import Retention
 
 RECOVER_BATCH = 1000
+OPERATION_BATCH = 500
+OPERATION_BATCHES = 10
 
 
 class Janitor:
@@ -54,6 +56,7 @@ class Janitor:
             self.recover,
             self.take_back,
             self.settle,
+            self.operate,
             self.retire,
             self._guards.look,
             self._retention.look,
@@ -112,6 +115,14 @@ class Janitor:
         """Sees to executions that wait for a run whose worker died before it could say that it was over."""
         connection = await self._link.connection()
         await connection.execute(queries.settle_waiting, {"job_ids": None})
+
+    async def operate(self) -> None:
+        """Goes on with what was asked for many executions, a few batches at a time."""
+        connection = await self._link.connection()
+        for _ in range(OPERATION_BATCHES):
+            cursor = await connection.execute("select pgtick.operate(%s)", [OPERATION_BATCH])
+            if not (await cursor.fetchone() or [False])[0]:
+                break
 
     async def retire(self) -> None:
         connection = await self._link.connection()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from flask import Flask
 
-from app.api import auth, executions, health, jobs, metrics, problems, schedules, tasks, verbs
+from app.api import acting, auth, executions, health, jobs, metrics, problems, schedules, tasks, verbs
 from app.api.services import EXTENSION, Services
 from app.settings import Settings
 
@@ -18,6 +18,6 @@ def create_app(settings: Settings | None = None) -> Flask:
     app.extensions[EXTENSION] = Services.make(settings)
     problems.install(app)
     auth.install(app, settings)
-    for module in (jobs, verbs, schedules, executions, tasks, health, metrics):
+    for module in (jobs, verbs, schedules, executions, acting, tasks, health, metrics):
         app.register_blueprint(module.blueprint)
     return app

@@ -16,7 +16,7 @@ from app.domain.execution import ExecutionId
 from app.domain.ids import parse_uuid
 from app.errors import SettingsError
 from app.settings import Settings
-from app.store import jobs
+from app.store import jobs, operations
 from app.store.tokens import ADMIN, OPERATOR, ROLES, Identity
 
 OPEN = frozenset({"health.show", "openapi.show", "docs.show", "docs.asset"})
@@ -102,6 +102,11 @@ def _authorise() -> None:
 
 
 def _refuse_others_jobs(user_id: str, names: dict[str, str]) -> None:
+    if "operation_id" in names:
+        known = operations.parse_id(names["operation_id"])
+        if known is None or current().pool.run(lambda c: operations.owner(c, known)) != user_id:
+            raise problems.not_found("operation")
+        return
     job_id, what = parse_uuid(names.get("job_id", "")), "job"
     if "execution_id" in names:
         execution = ExecutionId.parse(names["execution_id"])

@@ -27,16 +27,16 @@ def read_listing(job_id: str | None = None) -> tuple[Filter, Position | None, in
     start, end = _time("start_time"), _time("end_time")
     if start and end and start >= end:
         raise bad_parameter("end_time", "must be later than start_time")
-    task_id = _text("task_id")
+    task_id = text_of("task_id")
     wanted = Filter(
-        user_id=auth.user_to_list(_text("user_id")),
+        user_id=auth.user_to_list(text_of("user_id")),
         task=None if task_id is None else _task(task_id),
         statuses=_statuses(),
         start=start,
         end=end,
         job_id=job_id,
     )
-    return wanted, read_cursor(_text("cursor")), read_limit(_text("limit"))
+    return wanted, read_cursor(text_of("cursor")), read_limit(text_of("limit"))
 
 
 def read_flag(name: str) -> bool:
@@ -53,7 +53,7 @@ def _refuse_unknown() -> None:
             raise bad_parameter(name[:100], f"there is no such parameter; there are {', '.join(PARAMETERS)}")
 
 
-def _text(name: str) -> str | None:
+def text_of(name: str) -> str | None:
     values = request.args.getlist(name)
     if not values:
         return None
@@ -76,7 +76,7 @@ def _statuses() -> frozenset[str] | None:
 
 
 def _time(name: str) -> datetime | None:
-    text = _text(name)
+    text = text_of(name)
     if text is None:
         return None
     try:

@@ -15,8 +15,8 @@ from werkzeug.exceptions import HTTPException
 from app.errors import UnknownTask
 from app.events import emit
 from app.store.connections import is_retryable
+from app.store.idempotency import KeyConflict
 from app.store.pool import Unavailable
-from app.store.writer import KeyConflict
 
 MIMETYPE = "application/problem+json"
 RETRY_AFTER_S = 2

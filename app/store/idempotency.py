@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import NamedTuple
 
-from app.store.pool import Connection
+from app.errors import PgtickError
+from app.store.pool import Connection, Unavailable
 
 # In one order everywhere, so that two groups with the same keys wait for each other instead of dead-locking.
 _TAKE = """
@@ -24,7 +25,16 @@ from unnest(%s::text[], %s::text[]) as asked (user_id, key)
 join pgtick.idempotency_keys k using (user_id, key)
 """
 
+_KEEP = "update pgtick.idempotency_keys set response = %s where user_id = %s and key = %s"
+
 Name = tuple[str, str]
+
+
+class KeyConflict(PgtickError):
+    """An idempotency key that came with another body before."""
+
+    def __init__(self, key: str) -> None:
+        super().__init__(f"the key {key!r} came with another request before")
 
 
 class Key(NamedTuple):
@@ -59,6 +69,22 @@ def take(connection: Connection, keys: Sequence[tuple[Key, Sequence[str]]]) -> s
         ],
     )
     return {(user_id, key) for user_id, key in rows}
+
+
+def once(connection: Connection, key: Key | None, make: Callable[[], str]) -> tuple[str, bool]:
+    """The id of what `make` makes, and whether an earlier request with the key made it. Raises KeyConflict."""
+    with connection.transaction():
+        if key is None or take(connection, [(key, [])]):
+            made = make()
+            if key is not None:
+                connection.execute(_KEEP, [json.dumps({"job_ids": [made]}), key.user_id, key.key])
+            return made, False
+    kept = read(connection, [key.name]).get(key.name)
+    if kept is None:
+        raise Unavailable("the key was removed meanwhile")
+    if kept.body_hash != key.body_hash:
+        raise KeyConflict(key.key)
+    return kept.job_ids[0], True
 
 
 def read(connection: Connection, names: Sequence[Name]) -> dict[Name, Kept]:

@@ -236,6 +236,26 @@ finished_executions = Table(
     postgresql_partition_by="RANGE (scheduled_at)",
 )
 
+operations = Table(
+    "operations",
+    metadata,
+    Column("operation_id", BigInteger, Identity(always=True), primary_key=True),
+    Column("user_id", Text),
+    _required("action", Text),
+    _required("filter", JSONB),
+    Column("at", Time),
+    _required("matched", BigInteger),
+    _required("done", BigInteger),
+    _required("refused", BigInteger),
+    Column("problem", Text),
+    _required("created_at", Time),
+    Column("worked_at", Time),
+    Column("finished_at", Time),
+    Column("after_at", Time),
+    Column("after_id", Uuid),
+    Index("operations_to_do", "operation_id", postgresql_where=text("finished_at IS NULL")),
+)
+
 workers = Table(
     "workers",
     metadata,

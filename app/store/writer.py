@@ -10,22 +10,15 @@ import psycopg
 
 from app.domain.execution import to_microseconds
 from app.domain.job import NewJob
-from app.errors import PgtickError, UnknownTask
+from app.errors import UnknownTask
 from app.store import idempotency, jobs
 from app.store.group_commit import GroupCommit
-from app.store.idempotency import Key
+from app.store.idempotency import Key, KeyConflict
 from app.store.notifier import Notifier
 from app.store.pool import Connection, Pool, Unavailable
 from app.store.tasks import Tasks
 
 KNOWN_USERS = 100_000
-
-
-class KeyConflict(PgtickError):
-    """An idempotency key that came with another body before."""
-
-    def __init__(self, key: str) -> None:
-        super().__init__(f"the key {key!r} came with another request before")
 
 
 class Request(NamedTuple):

@@ -43,6 +43,9 @@ def downgrade() -> None:
                 (select format('table if exists pgtick.%I', relname) from pg_class
                  where relnamespace = 'pgtick'::regnamespace and relkind in ('r', 'p') and not relispartition
                    and relname <> 'alembic_version')
+                union all
+                (select format('sequence if exists pgtick.%I', relname) from pg_class
+                 where relnamespace = 'pgtick'::regnamespace and relkind = 'S' and relname like 'rate\_of\_task\_%')
                 -- Routines first: some take a row of a table.
                 order by 1
             loop

@@ -312,6 +312,30 @@ create table pgtick.archives (
 );
 create index archives_not_dropped on pgtick.archives (name) where dropped_at is null;
 
+-- What is done to many executions: action and filter as they were asked for, matched as counted then. Worked off in batches
+-- by pgtick.operate(); of a rerun, after_at and after_id are the place in history.
+create table pgtick.operations (
+    operation_id bigint generated always as identity,
+    user_id text,
+    action text not null,
+    filter jsonb not null,
+    at timestamptz,
+    matched bigint not null,
+    done bigint not null default 0,
+    refused bigint not null default 0,
+    problem text,
+    created_at timestamptz not null default now(),
+    worked_at timestamptz,
+    finished_at timestamptz,
+    after_at timestamptz,
+    after_id uuid,
+    constraint operations_pkey primary key (operation_id),
+    constraint operations_action_is_known check (action in ('cancel', 'rerun', 'reschedule')),
+    constraint operations_reschedule_has_a_time check ((action = 'reschedule') = (at is not null)),
+    constraint operations_filter_is_an_object check (jsonb_typeof(filter) = 'object')
+);
+create index operations_to_do on pgtick.operations (operation_id) where finished_at is null;
+
 -- The span of time that each partitioned table has partitions for, without holes: [from_at, until_at).
 create table pgtick.partition_windows (
     parent text not null,

@@ -1,0 +1,237 @@
+"""Acting on executions: on one, and on all that a filter finds (/operations)."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Annotated, Any, Literal
+
+import msgspec
+from flask import Blueprint, Response, request
+from msgspec import Meta, Struct
+
+from app.api import auth, filters, problems, responses, structs
+from app.api.idempotency import read_key
+from app.api.pagination import read_limit
+from app.api.problems import Fault, Problem
+from app.api.requests import Name
+from app.api.services import current
+from app.clock import clock
+from app.domain.execution import CANCELLED, FAILED, FINAL, IN_PROGRESS, PENDING, RETRYING, ExecutionId
+from app.schedule.dates import parse_instant
+from app.schedule.errors import ScheduleError
+from app.store import executions, idempotency, operations, verbs
+from app.store.operations import Wanted
+
+blueprint = Blueprint("acting", __name__)
+
+FARTHEST = timedelta(days=3653)
+ALLOWED = {
+    "cancel": (PENDING, RETRYING, IN_PROGRESS),
+    "rerun": (FAILED, CANCELLED, "SKIPPED"),
+    "reschedule": (PENDING,),
+}
+"""The statuses that an action makes sense for; those it is for when none is named."""
+DEFAULT = {"cancel": (PENDING, RETRYING, IN_PROGRESS), "rerun": (FAILED,), "reschedule": (PENDING,)}
+
+Text = Annotated[str, Meta(min_length=1, max_length=1000, pattern=r"^[^\x00]*$")]
+
+
+class Which(Struct, forbid_unknown_fields=True):
+    """Executions to act on: all that meet every condition. The times are of `scheduled_at`, from start to before end."""
+
+    user_id: Name | None = None
+    task_id: Name | None = None
+    status: Annotated[list[str], Meta(min_length=1, max_length=7)] | None = None
+    start_time: str | None = None
+    end_time: str | None = None
+    error: Text | None = None
+
+
+class OperationPost(Struct, forbid_unknown_fields=True):
+    """The body of `POST /operations`. `at` is the new time of what is rescheduled."""
+
+    action: Literal["cancel", "rerun", "reschedule"]
+    filter: Which
+    at: str | None = None
+    dry_run: bool = False
+
+
+@blueprint.post("/executions/<execution_id>/cancel")
+def cancel(execution_id: str) -> Response:
+    known = _known(execution_id)
+    user_id = auth.acting_user()
+
+    def work(connection: Any) -> Any:
+        with verbs.acting(connection, user_id):
+            query = "select pgtick.cancel_execution(%s, %s)"
+            row = connection.execute(query, [known.job_id, known.scheduled_at]).fetchone()
+        return row and row[0]
+
+    status = current().pool.run(work)
+    if status is None:
+        raise problems.not_found("execution")
+    if status not in (CANCELLED, IN_PROGRESS):
+        raise Problem(409, f"the execution is over: {status}")
+    # One that runs is told to stop, and ends when its worker has stopped it.
+    return responses.answer(_execution(known), 202 if status == IN_PROGRESS else 200)
+
+
+@blueprint.post("/executions/<execution_id>/rerun")
+def rerun(execution_id: str) -> Response:
+    known = _known(execution_id)
+    user_id = auth.acting_user()
+    key = read_key(user_id, b"{}")
+
+    def work(connection: Any) -> tuple[str, bool]:
+        def make() -> str:
+            row = connection.execute("select pgtick.rerun(%s, %s)", [known.job_id, known.scheduled_at]).fetchone()
+            return str(row[0])
+
+        with verbs.refusals(), verbs.acting(connection, user_id):
+            return idempotency.once(connection, key, make)
+
+    run = current().pool.run(lambda c: executions.get(c, known))
+    if run is None:
+        raise problems.not_found("execution")
+    if run["status"] not in FINAL:
+        raise Problem(409, f"the execution is not over: {run['status']}")
+    try:
+        made, replayed = current().pool.run(work)
+    except verbs.Refused as error:
+        raise Problem(error.status if error.status == 409 else 404, error.rule) from None
+    new = ExecutionId.parse(made)
+    assert new is not None
+    return responses.answer(_execution(new), 201, _headers(f"/executions/{made}", replayed))
+
+
+@blueprint.post("/operations")
+def create() -> Response:
+    asked, body = structs.read(OperationPost)
+    wanted = _wanted(asked)
+    if asked.dry_run:
+        matched = current().pool.run(lambda c: operations.count(c, wanted))
+        return responses.answer({"action": wanted.action, "dry_run": True, "matched": matched})
+    user_id = auth.acting_user()
+    key = read_key(user_id, body)
+
+    def add(connection: Any) -> tuple[str, bool]:
+        with verbs.acting(connection, user_id):
+            return idempotency.once(
+                connection, key, lambda: str(operations.add(connection, wanted, user_id)["operation_id"])
+            )
+
+    made, replayed = current().pool.run(add)
+    if not replayed:
+        current().pool.run(lambda c: operations.begin(c, int(made)))
+    row = current().pool.run(lambda c: operations.get(c, int(made)))
+    assert row is not None
+    return responses.answer(_shown(row), 202, _headers(f"/operations/{made}", replayed))
+
+
+@blueprint.get("/operations")
+def index() -> Response:
+    for name in request.args:
+        if name not in ("limit", "user_id"):
+            raise problems.bad_parameter(name[:100], "there is no such parameter; there are limit, user_id")
+    user_id = auth.user_to_list(filters.text_of("user_id"))
+    limit = read_limit(filters.text_of("limit"))
+    rows = current().pool.run(lambda c: operations.newest(c, user_id, limit))
+    return responses.answer({"operations": [_shown(row) for row in rows]})
+
+
+@blueprint.get("/operations/<operation_id>")
+def show(operation_id: str) -> Response:
+    known = operations.parse_id(operation_id)
+    row = None if known is None else current().pool.run(lambda c: operations.get(c, known))
+    if row is None:
+        raise problems.not_found("operation")
+    return responses.answer(_shown(row))
+
+
+@blueprint.delete("/operations/<operation_id>")
+def stop(operation_id: str) -> Response:
+    known = operations.parse_id(operation_id)
+    if known is not None:
+        current().pool.run(lambda c: operations.stop(c, known))
+    return show(operation_id)
+
+
+def _wanted(asked: OperationPost) -> Wanted:
+    faults: list[Fault] = []
+    given = {name: value for name, value in msgspec.structs.asdict(asked.filter).items() if value is not None}
+    if not given:
+        faults.append(Fault("/filter", "names nothing; all of everybody is not a filter"))
+    statuses = [status.upper() for status in asked.filter.status or DEFAULT[asked.action]]
+    for place, status in enumerate(statuses):
+        if status not in ALLOWED[asked.action]:
+            allowed = ", ".join(ALLOWED[asked.action])
+            faults.append(Fault(f"/filter/status/{place}", f"{asked.action} is for {allowed}, not {status[:40]}"))
+    where: dict[str, Any] = {"statuses": statuses}
+    for name in ("start_time", "end_time"):
+        if name in given and (at := _instant(given[name], f"/filter/{name}", faults)):
+            where[name] = at.isoformat()
+    at = None
+    if asked.action == "reschedule":
+        at = None if asked.at is None else _instant(asked.at, "/at", faults)
+        if asked.at is None:
+            faults.append(Fault("/at", "is required: when they are to run"))
+        elif at is not None and at > clock.now_utc() + FARTHEST:
+            faults.append(Fault("/at", "is more than 10 years ahead"))
+        at = at and max(at, clock.now_utc())
+    elif asked.at is not None:
+        faults.append(Fault("/at", f"does not go with {asked.action}"))
+    if task_id := given.get("task_id"):
+        where["task_key"] = current().tasks.key(task_id)
+        if where["task_key"] is None:
+            faults.append(Fault("/filter/task_id", f"no task {task_id!r} is registered"))
+    if faults:
+        raise problems.invalid(faults)
+    where |= {name: given[name] for name in ("task_id", "error") if name in given}
+    if user_id := auth.user_to_list(asked.filter.user_id):
+        where["user_id"] = user_id
+    return Wanted(asked.action, where, at)
+
+
+def _instant(text: str, at: str, faults: list[Fault]) -> datetime | None:
+    try:
+        return parse_instant(text, at)
+    except ScheduleError as error:
+        faults.append(Fault(at, error.rule))
+        return None
+
+
+def _shown(row: dict[str, Any]) -> dict[str, Any]:
+    over = row["finished_at"] is not None
+    return {
+        "operation_id": str(row["operation_id"]),
+        "user_id": row["user_id"],
+        "action": row["action"],
+        "filter": {name: value for name, value in row["filter"].items() if name != "task_key"},
+        "at": responses.rfc3339(row["at"]),
+        "state": "FINISHED" if over else "RUNNING",
+        "matched": row["matched"],
+        "done": row["done"],
+        "refused": row["refused"],
+        "problem": row["problem"],
+        "created_at": responses.rfc3339(row["created_at"]),
+        "worked_at": responses.rfc3339(row["worked_at"]),
+        "finished_at": responses.rfc3339(row["finished_at"]),
+    }
+
+
+def _headers(location: str, replayed: bool) -> dict[str, str]:
+    return {"Location": location} | ({"Idempotent-Replayed": "true"} if replayed else {})
+
+
+def _known(execution_id: str) -> ExecutionId:
+    known = ExecutionId.parse(execution_id)
+    if known is None:
+        raise problems.not_found("execution")
+    return known
+
+
+def _execution(known: ExecutionId) -> dict[str, Any]:
+    row = current().pool.run(lambda c: executions.get(c, known))
+    if row is None:
+        raise problems.not_found("execution")
+    return responses.execution(row)

@@ -1,0 +1,184 @@
+"""Acting on executions: on one, and on many by filter."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import psycopg
+import pytest
+
+from tests.support.api import Api, Rows
+
+Connection = psycopg.Connection[Any]
+
+
+@pytest.fixture
+def rows(api: Api, connection: Connection) -> Rows:
+    return Rows(connection)
+
+
+def execution_id(api: Api, job_id: str) -> str:
+    [item] = api.get(f"/jobs/{job_id}/executions")["executions"]
+    return str(item["execution_id"])
+
+
+def act(api: Api, action: str, where: dict[str, Any], **more: Any) -> Any:
+    return api.call("POST", "/operations", json={"action": action, "filter": where, **more})
+
+
+def test_an_execution_is_cancelled_and_cancelling_it_again_changes_nothing(api: Api, rows: Rows) -> None:
+    job_id = rows.job()
+    rows.pending(job_id, 3600)
+    path = f"/executions/{execution_id(api, job_id)}/cancel"
+    for _ in range(2):
+        answer = api.call("POST", path)
+        assert (answer.status_code, answer.json["status"]) == (200, "CANCELLED")
+
+
+def test_one_that_runs_is_told_to_stop(api: Api, rows: Rows, connection: Connection) -> None:
+    job_id = rows.job()
+    rows.running(job_id, 0)
+    answer = api.call("POST", f"/executions/{execution_id(api, job_id)}/cancel")
+    assert (answer.status_code, answer.json["status"]) == (202, "IN_PROGRESS")
+    assert connection.execute("select cancel_requested_at is not null from pgtick.running_executions").fetchone() == (
+        True,
+    )
+
+
+def test_what_is_over_cannot_be_cancelled_nor_what_is_not_run_again(api: Api, rows: Rows) -> None:
+    over, waiting = rows.job(), rows.job()
+    rows.finished(over, 0)
+    rows.pending(waiting, 3600)
+    assert api.call("POST", f"/executions/{execution_id(api, over)}/cancel").status_code == 409
+    assert api.call("POST", f"/executions/{execution_id(api, waiting)}/rerun").status_code == 409
+    for verb in ("cancel", "rerun"):
+        for name in ("x", f"1-{over}", f"{10**17}-01a22b71-1d75-740f-a9c2-cdb05c1549c9"):
+            assert api.call("POST", f"/executions/{name}/{verb}").status_code == 404
+
+
+def test_a_failed_execution_runs_again_as_a_new_one_that_names_it(api: Api, rows: Rows) -> None:
+    job_id = rows.job()
+    rows.finished(job_id, 0, "FAILED", error="boom")
+    old = execution_id(api, job_id)
+    headers = {"Idempotency-Key": "again"}
+    answers = [api.call("POST", f"/executions/{old}/rerun", headers=headers) for _ in range(2)]
+    assert [answer.status_code for answer in answers] == [201, 201]
+    new = answers[0].json
+    assert new["origin"] == f"retry of {old}"
+    assert (new["status"], new["job_id"]) == ("PENDING", job_id)
+    assert answers[0].headers["Location"] == f"/executions/{new['execution_id']}"
+    assert answers[1].json["execution_id"] == new["execution_id"], "the same key, the same execution"
+    assert answers[1].headers["Idempotent-Replayed"] == "true"
+    assert api.get(f"/executions/{old}")["status"] == "FAILED"
+    assert api.call("POST", f"/executions/{old}/rerun").json["execution_id"] != new["execution_id"]
+
+
+def test_many_are_cancelled_after_they_were_counted(api: Api, rows: Rows, connection: Connection) -> None:
+    mine = [rows.job("ann") for _ in range(4)]
+    rows.pending(mine[0], 100)
+    rows.pending(mine[1], 200, attempt=1)
+    rows.running(mine[2], 0)
+    rows.standing(mine[3], 10**7)
+    other = rows.job("bob")
+    rows.pending(other, 100)
+    where = {"user_id": "ann"}
+    counted = act(api, "cancel", where, dry_run=True)
+    assert (counted.status_code, counted.json) == (200, {"action": "cancel", "dry_run": True, "matched": 4})
+    assert connection.execute("select count(*) from pgtick.operations").fetchone() == (0,)
+    answer = act(api, "cancel", where)
+    assert answer.status_code == 202
+    assert (answer.json["state"], answer.json["matched"], answer.json["done"]) == ("FINISHED", 4, 4)
+    assert answer.json["filter"] == {"user_id": "ann", "statuses": ["PENDING", "RETRYING", "IN_PROGRESS"]}
+    assert api.get(answer.headers["Location"]) == answer.json
+    assert api.get("/operations")["operations"] == [answer.json]
+    statuses = {job: api.get(f"/jobs/{job}")["status"] for job in [*mine, other]}
+    assert statuses == {job: "CANCELLED" for job in mine} | {mine[2]: "IN_PROGRESS", other: "PENDING"}
+    assert act(api, "cancel", where, dry_run=True).json["matched"] == 0
+
+
+def test_failed_ones_run_again_once_by_user_task_window_and_error(api: Api, rows: Rows, connection: Connection) -> None:
+    for n in range(12):
+        job_id = rows.job("ann" if n % 2 else "bob", "send_email" if n % 3 else "make_report")
+        rows.finished(job_id, n, "FAILED" if n < 10 else "COMPLETED", error=f"Boom at {n}" if n < 10 else None)
+    for where, matched in (
+        ({"user_id": "ann"}, 5),
+        ({"task_id": "make_report"}, 4),
+        ({"error": "boom AT 7"}, 1),
+        ({"start_time": rows.at(2).isoformat(), "end_time": rows.at(5).isoformat()}, 3),
+        ({"status": ["cancelled", "failed"]}, 10),
+    ):
+        assert act(api, "rerun", where, dry_run=True).json["matched"] == matched, where
+    answer = act(api, "rerun", {"user_id": "ann"})
+    assert (answer.json["done"], answer.json["refused"]) == (5, 0)
+    assert act(api, "rerun", {"user_id": "ann"}, dry_run=True).json["matched"] == 0, "each once"
+    origins = connection.execute("select count(distinct origin) from pgtick.pending_executions").fetchone()
+    assert origins == (5,)
+
+
+def test_single_runs_are_moved_and_recurring_ones_are_not(api: Api, rows: Rows) -> None:
+    job = api.created(user_id="ann", schedule="2030-01-01T00:00:00Z")["job_id"]
+    soon = rows.job("ann")
+    rows.pending(soon, 3600)
+    recurring = rows.job("ann", expression="* * * * *")
+    rows.pending(recurring, 3600)
+    at = rows.at(7200).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    answer = act(api, "reschedule", {"user_id": "ann"}, at=at)
+    assert (answer.json["matched"], answer.json["done"], answer.json["state"]) == (2, 2, "FINISHED")
+    for job_id in (job, soon):
+        assert api.get(f"/jobs/{job_id}")["execution"]["scheduled_at"] == at
+    assert api.get(f"/jobs/{recurring}")["execution"]["scheduled_at"] != at
+
+
+def test_a_large_operation_is_worked_off_in_batches_and_can_be_stopped(api: Api, connection: Connection) -> None:
+    api.call("POST", "/jobs/batch", json=[{"task_id": "send_email", "user_id": "ann", "schedule": "2030-01-01T00:00Z"}])
+    connection.execute(
+        "select count(pgtick.create_job('send_email', to_char(now() + interval '1 hour', 'YYYY-MM-DD\"T\"HH24:MI:SSOF'),"
+        " user_id => 'ann')) from generate_series(1, 1200)"
+    )
+    answer = act(api, "cancel", {"user_id": "ann"})
+    assert (answer.json["state"], answer.json["matched"], answer.json["done"]) == ("RUNNING", 1201, 500)
+    path = answer.headers["Location"]
+    assert connection.execute("select pgtick.operate(300)").fetchone() == (True,)
+    shown = api.get(path)
+    assert (shown["state"], shown["done"]) == ("RUNNING", 800)
+    stopped = api.call("DELETE", path)
+    assert (stopped.json["state"], stopped.json["problem"]) == ("FINISHED", "stopped by hand")
+    assert connection.execute("select pgtick.operate(300)").fetchone() == (False,)
+    rest = act(api, "cancel", {"user_id": "ann"})
+    assert (rest.json["matched"], rest.json["state"], rest.json["done"]) == (401, "FINISHED", 401)
+
+
+def test_the_same_operation_with_one_key_is_done_once(api: Api, rows: Rows) -> None:
+    for _ in range(2):
+        rows.finished(rows.job(), 0, "FAILED")
+    body = {"action": "rerun", "filter": {"user_id": "ann"}}
+    answers = [api.call("POST", "/operations", json=body, headers={"Idempotency-Key": "k"}) for _ in range(2)]
+    assert answers[0].json["operation_id"] == answers[1].json["operation_id"]
+    assert len(api.get("/executions", status="PENDING")["executions"]) == 2
+    body["filter"] = {"user_id": "bob"}
+    assert api.call("POST", "/operations", json=body, headers={"Idempotency-Key": "k"}).status_code == 409
+
+
+@pytest.mark.parametrize(
+    ("body", "pointers"),
+    [
+        ({"action": "cancel", "filter": {}}, ["/filter"]),
+        ({"action": "destroy", "filter": {"user_id": "ann"}}, ["/action"]),
+        ({"action": "cancel"}, ["/filter"]),
+        ({"action": "cancel", "filter": {"user": "ann"}}, ["/filter"]),
+        ({"action": "cancel", "filter": {"status": ["FAILED"]}}, ["/filter/status/0"]),
+        ({"action": "rerun", "filter": {"status": ["COMPLETED"]}}, ["/filter/status/0"]),
+        ({"action": "reschedule", "filter": {"user_id": "ann"}}, ["/at"]),
+        ({"action": "reschedule", "filter": {"user_id": "ann"}, "at": "soon"}, ["/at"]),
+        ({"action": "cancel", "filter": {"user_id": "ann"}, "at": "2030-01-01T00:00Z"}, ["/at"]),
+        (
+            {"action": "cancel", "filter": {"task_id": "nope", "start_time": "x"}},
+            ["/filter/start_time", "/filter/task_id"],
+        ),
+        ({"action": "cancel", "filter": {"error": "a\u0000"}}, ["/filter/error"]),
+    ],
+)
+def test_what_is_wrong_with_an_operation_is_named(shared_api: Api, body: dict[str, Any], pointers: list[str]) -> None:
+    answer = shared_api.call("POST", "/operations", json=body)
+    assert answer.status_code == 422
+    assert [error["pointer"] for error in answer.json["errors"]] == pointers
