@@ -48,19 +48,22 @@ def preview() -> Response:
 def forecast() -> Response:
     """Starts per minute of the coming 24 h: every active schedule, by its expression."""
     grids = current().pool.run(lambda c: verbs.grids(c, MOST_GRIDS))
-    start = clock.now_utc().replace(second=0, microsecond=0) + timedelta(minutes=1)
+    return responses.answer(forecast_of(grids, clock.now_utc()))
+
+
+def forecast_of(grids: list[tuple[str, str, int]], now: datetime) -> dict[str, Any]:
+    """How many starts (expression, timezone, number of jobs) make in each minute of 24 hours, and when most do."""
+    start = now.replace(second=0, microsecond=0) + timedelta(minutes=1)
     left: list[int] = []
     starts = horizon.forecast(_in_time(grids, left), start, DAY_MINUTES)
     peak = max(range(DAY_MINUTES), key=lambda minute: starts[minute])
-    return responses.answer(
-        {
-            "start": responses.seconds(start),
-            "minutes": starts,
-            "total": sum(starts),
-            "peak": {"at": responses.seconds(start + timedelta(minutes=peak)), "starts": starts[peak]},
-            "jobs_left_out": sum(left),
-        }
-    )
+    return {
+        "start": responses.seconds(start),
+        "minutes": starts,
+        "total": sum(starts),
+        "peak": {"at": responses.seconds(start + timedelta(minutes=peak)), "starts": starts[peak]},
+        "jobs_left_out": sum(left),
+    }
 
 
 def preview_of(given: dict[str, Any], now: datetime) -> dict[str, Any] | list[Fault]:

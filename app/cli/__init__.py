@@ -8,7 +8,7 @@ import click
 import psycopg
 
 from app import logs
-from app.cli import archive, server, tokens, tokens
+from app.cli import archive, jobs, schedules, server, tokens
 from app.errors import PgtickError, SettingsError
 from app.settings import Settings
 
@@ -27,7 +27,7 @@ def pgtick(context: click.Context) -> None:
     logs.set_up(context.obj)
 
 
-for command in [*server.commands, *tokens.commands, *archive.commands]:
+for command in [*server.commands, *jobs.commands, *schedules.commands, *tokens.commands, *archive.commands]:
     pgtick.add_command(command)
 
 

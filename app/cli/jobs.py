@@ -1,0 +1,156 @@
+"""Jobs: pause, resume, run, skip, backfill, edit, next."""
+
+from __future__ import annotations
+
+import getpass
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime
+from typing import Any
+
+import click
+
+from app.settings import Settings
+from app.store import verbs
+from app.store.connections import connect
+from app.store.pool import Connection
+
+
+@click.group()
+def jobs() -> None:
+    """Jobs, and what can be done to them. Times are ISO 8601 with an offset."""
+
+
+@jobs.command()
+@click.argument("job_id", type=click.UUID)
+@click.option("--note", help="Why; shown with the job.")
+@click.pass_obj
+def pause(settings: Settings, job_id: object, note: str | None) -> None:
+    """Stop making executions; what is due or runs goes on."""
+    with _acting(settings) as (connection, _):
+        taken_back = verbs.pause(connection, str(job_id), note)
+    click.echo(f"paused; {taken_back} pending executions were taken back")
+
+
+@jobs.command()
+@click.argument("job_id", type=click.UUID)
+@click.pass_obj
+def resume(settings: Settings, job_id: object) -> None:
+    """Go on from the next time after now."""
+    with _acting(settings) as (connection, _):
+        click.echo("resumed" if verbs.resume(connection, str(job_id)) else "it was not paused")
+
+
+@jobs.command()
+@click.argument("job_id", type=click.UUID)
+@click.pass_obj
+def run(settings: Settings, job_id: object) -> None:
+    """Run once more, now, besides the schedule."""
+    with _acting(settings) as (connection, _):
+        click.echo(verbs.run_now(connection, str(job_id)))
+
+
+@jobs.command()
+@click.argument("job_id", type=click.UUID)
+@click.option("--at", help="The occurrence of that time; without it, the next one.")
+@click.pass_obj
+def skip(settings: Settings, job_id: object, at: str | None) -> None:
+    """Leave out one coming occurrence."""
+    from app.api.verbs import skip_run
+
+    wanted = None if at is None else _instant(at, "--at")
+    with _acting(settings) as (connection, now):
+        click.echo(f"{skip_run(connection, str(job_id), wanted, now)} is SKIPPED")
+
+
+@jobs.command()
+@click.argument("job_id", type=click.UUID)
+@click.option("--start", required=True, help="From this time on.")
+@click.option("--end", required=True, help="Until this time, which is past.")
+@click.option("--dry-run", is_flag=True, help="Only say what would be run.")
+@click.pass_obj
+def backfill(settings: Settings, job_id: object, start: str, end: str, dry_run: bool) -> None:
+    """Run for the times of a past range for which it has not run."""
+    from app.api.verbs import backfill_runs
+
+    low, high = _instant(start, "--start"), _instant(end, "--end")
+    with _acting(settings) as (connection, now):
+        found = backfill_runs(connection, str(job_id), low, high, True, now)
+    if not dry_run and found["occurrences"]:
+        with connect(settings.database_url) as connection:
+            verbs.make_history(connection, low)
+        with _acting(settings) as (connection, now):
+            found = backfill_runs(connection, str(job_id), low, high, False, now)
+    click.echo("\n".join(found["times"]))
+    click.echo(f"{found['occurrences']} occurrences, {found['made']} executions made", err=True)
+
+
+@jobs.command()
+@click.argument("job_id", type=click.UUID)
+@click.option("--schedule", help='A cron expression, a date, or "now".')
+@click.option("--timezone", help="A name such as Europe/Berlin.")
+@click.option("--parameters", help="JSON; replaces all of them.")
+@click.option("--policies", help='JSON; those that are named change, null is the default: {"overlap": "allow"}.')
+@click.option("--max-retries", type=int)
+@click.option("--timeout-s", type=float)
+@click.pass_obj
+def edit(settings: Settings, /, job_id: object, **given: Any) -> None:
+    """Change what is given; pending executions ahead are replaced, what is due or runs goes on."""
+    from app.api import editing
+
+    changes = {name: value for name, value in given.items() if value is not None}
+    for name in {"parameters", "policies"} & changes.keys():
+        try:
+            changes[name] = json.loads(changes[name])
+        except ValueError as error:
+            raise click.BadParameter(f"is not JSON: {error}", param_hint=f"--{name}") from None
+    with _acting(settings) as (connection, now):
+        changed = editing.edit(connection, str(job_id), json.dumps(changes).encode(), now)
+    if isinstance(changed, list):
+        click.echo("\n".join(f"{fault.pointer}: {fault.detail}" for fault in changed), err=True)
+        sys.exit(1)
+    click.echo("changed" if changed else "nothing changed")
+
+
+@jobs.command("next")
+@click.argument("job_id", type=click.UUID)
+@click.option("-n", default=10, show_default=True, type=click.IntRange(1, 100))
+@click.pass_obj
+def next_(settings: Settings, job_id: object, n: int) -> None:
+    """Show the next runs, in UTC and in the job's zone."""
+    from app.api.verbs import next_runs
+
+    with _acting(settings) as (connection, now):
+        show_runs(next_runs(connection, str(job_id), n, now))
+
+
+def show_runs(found: dict[str, Any]) -> None:
+    """A description and its runs, one a line."""
+    click.echo(found["description"])
+    for run in found["runs"]:
+        click.echo("  ".join(filter(None, (run["at"], run["local"], run["note"]))))
+
+
+@contextmanager
+def _acting(settings: Settings) -> Iterator[tuple[Connection, datetime]]:
+    """A transaction in the name of whoever sits here, and the database's time."""
+    with connect(settings.database_url) as connection, verbs.acting(connection, getpass.getuser()):
+        connection.execute("set local timezone = 'UTC'")
+        row = connection.execute("select now()").fetchone()
+        assert row is not None
+        yield connection, row[0]
+
+
+def _instant(text: str, option: str) -> datetime:
+    from app.schedule.dates import parse_instant
+    from app.schedule.errors import ScheduleError
+
+    try:
+        return parse_instant(text, option)
+    except ScheduleError as error:
+        raise click.BadParameter(error.rule, param_hint=option) from None
+
+
+commands = [jobs]
