@@ -959,6 +959,13 @@ begin
                    policies, overlap, expires_at, anchor_at)
         left join pgtick.tasks t using (task_id)
     ),
+    -- Everybody who has jobs is among the users: listings of all go from user to user.
+    person as (
+        insert into pgtick.users (user_id)
+        select distinct user_id from new where not exists (select from pgtick.users u where u.user_id = new.user_id)
+        order by user_id
+        on conflict do nothing
+    ),
     job as (
         insert into pgtick.jobs (job_id, user_id, task_id, schedule_type, expression, timezone, run_at, parameters, max_retries, timeout_s, policies)
         select job_id, user_id, task_id, schedule_type, expression, timezone, case when expression is null then coalesce(run_at, now()) end,
@@ -2180,7 +2187,7 @@ CREATE VIEW pgtick.executions AS
             NULL::text,
             NULL::integer
            FROM pgtick.schedules
-          WHERE ((schedules.next_run_at IS NOT NULL) AND ((schedules.expression IS NULL) OR ((schedules.paused_at IS NULL) AND (schedules.problem IS NULL))) AND ((schedules.skips IS NULL) OR (schedules.next_run_at <> ALL (schedules.skips))))
+          WHERE ((schedules.next_run_at IS NOT NULL) AND ((schedules.expression IS NULL) OR ((schedules.paused_at IS NULL) AND (schedules.problem IS NULL))))
         UNION ALL
          SELECT s.job_id,
             skip.at,

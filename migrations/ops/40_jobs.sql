@@ -27,6 +27,13 @@ begin
                    policies, overlap, expires_at, anchor_at)
         left join pgtick.tasks t using (task_id)
     ),
+    -- Everybody who has jobs is among the users: listings of all go from user to user.
+    person as (
+        insert into pgtick.users (user_id)
+        select distinct user_id from new where not exists (select from pgtick.users u where u.user_id = new.user_id)
+        order by user_id
+        on conflict do nothing
+    ),
     job as (
         insert into pgtick.jobs (job_id, user_id, task_id, schedule_type, expression, timezone, run_at, parameters, max_retries, timeout_s, policies)
         select job_id, user_id, task_id, schedule_type, expression, timezone, case when expression is null then coalesce(run_at, now()) end,
