@@ -238,8 +238,8 @@ def test_paused_and_broken_schedules_are_still_jobs(api: Api, rows: Rows) -> Non
 
 def test_jobs_of_users_that_nobody_registered_are_listed(api: Api, connection: Connection) -> None:
     connection.execute(
-        "select pgtick.insert_jobs(array[pgtick.uuid7()], array['eve'], array['send_email'], array['NOW'], '{}', array['UTC'],"
-        " '{}', '{}', array['{}'], '{}', '{}', '{}', '{}', '{}', '{}', 'any')"
+        "select pgtick.insert_jobs(array[pgtick.uuid7()], array['eve'], array['send_email'], array['NOW'], '{}',"
+        " array['UTC'], '{}', '{}', array['{}'], '{}', '{}', '{}', '{}', '{}', '{}', 'any')"
     )
     for path in ("executions", "jobs"):
         assert [item["user_id"] for item in api.get(f"/{path}")[path]] == ["eve"]
