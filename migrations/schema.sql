@@ -2187,7 +2187,7 @@ CREATE VIEW pgtick.executions AS
             NULL::text,
             NULL::integer
            FROM pgtick.schedules
-          WHERE ((schedules.next_run_at IS NOT NULL) AND ((schedules.expression IS NULL) OR ((schedules.paused_at IS NULL) AND (schedules.problem IS NULL))))
+          WHERE ((schedules.next_run_at IS NOT NULL) AND ((schedules.expression IS NULL) OR ((schedules.paused_at IS NULL) AND (schedules.problem IS NULL))) AND ((schedules.skips IS NULL) OR (schedules.next_run_at <> ALL (schedules.skips))))
         UNION ALL
          SELECT s.job_id,
             skip.at,
