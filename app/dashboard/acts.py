@@ -1,4 +1,4 @@
-"""What can be done by hand: each act asks first, says what it touches, and is then done by the API or by SQL.
+"""What can be done by hand: each act asks first, says what it touches, and is then done by the API.
 
 An act is offered where it makes sense; whether it is allowed is decided by what does it.
 """
@@ -8,15 +8,22 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
-
-import psycopg
+from typing import Any, NamedTuple
 
 from app.dashboard import backend, session
 from app.dashboard.backend import Answer, Refused
-from app.domain.execution import FINAL, ExecutionId
+from app.domain.execution import CANCELLED, FAILED, FINAL, IN_PROGRESS, SKIPPED
+from app.store import verbs
+from app.store.pool import Connection
 
 Facts = dict[str, Any]
+
+
+class Done(NamedTuple):
+    """What an act came to: the name of the message to show, and the execution it made."""
+
+    said: str
+    execution_id: str | None = None
 
 
 @dataclass(frozen=True)
@@ -25,8 +32,7 @@ class Act:
     label: str
     question: str
     touches: str
-    do: Callable[[Facts, dict[str, str]], str]
-    """Does it; returns the name of the message to show."""
+    do: Callable[[Facts, dict[str, str]], Done]
     danger: bool = False
     note: str | None = None
     """What a text that may come along is called."""
@@ -36,7 +42,7 @@ def of_execution(run: Facts) -> list[Act]:
     """What can be done about an execution."""
     if run["status"] not in FINAL:
         return [CANCEL_EXECUTION]
-    return [RERUN] if run["status"] in ("FAILED", "CANCELLED") else []
+    return [RERUN] if run["status"] in (FAILED, CANCELLED, SKIPPED) else []
 
 
 def of_job(job: Facts) -> list[Act]:
@@ -63,68 +69,55 @@ def named(acts: list[Act], verb: str) -> Act:
     )
 
 
-def sql(statement: str, *values: Any) -> Any:
-    """The value of a function of pgtick, called in the viewer's name; refusals of it are refusals of the act."""
-
-    def work(connection: Any) -> Any:
-        with connection.transaction():
-            connection.execute("select set_config('pgtick.user_id', %s, true)", [session.viewer().user_id or ""])
-            row = connection.execute(statement, values).fetchone()
-            return row and row[0]
-
-    try:
-        return backend.run(work)
-    except (psycopg.errors.ObjectNotInPrerequisiteState, psycopg.errors.InvalidParameterValue) as error:
-        raise Refused(Answer(409, {"detail": error.diag.message_primary})) from None
-    except psycopg.errors.NoDataFound as error:
-        raise Refused(Answer(404, {"detail": error.diag.message_primary})) from None
+def _cancel_execution(run: Facts, form: dict[str, str]) -> Done:
+    now = backend.send("POST", f"/executions/{run['execution_id']}/cancel")
+    return Done("stopping" if now["status"] == IN_PROGRESS else "cancelled")
 
 
-def _cancel_execution(run: Facts, form: dict[str, str]) -> str:
-    known = ExecutionId.parse(run["execution_id"])
-    assert known is not None
-    status = sql("select pgtick.cancel_execution(%s, %s)", known.job_id, known.scheduled_at)
-    return "stopping" if status == "IN_PROGRESS" else "cancelled"
+def _rerun(run: Facts, form: dict[str, str]) -> Done:
+    made = backend.send("POST", f"/executions/{run['execution_id']}/rerun")
+    return Done("rerun", made["execution_id"])
 
 
-def _rerun(run: Facts, form: dict[str, str]) -> str:
-    statement = """
-        select pgtick.start_anew(pgtick.job_named(%s), now(), 'retry of ' || %s)
-        from pg_notify('pgtick_due', '')
-    """
-    sql(statement, run["job_id"], run["execution_id"])
-    return "rerun"
-
-
-def _run_now(job: Facts, form: dict[str, str]) -> str:
+def _run_now(job: Facts, form: dict[str, str]) -> Done:
     backend.send("POST", f"/jobs/{job['job_id']}/run")
-    return "started"
+    return Done("started")
 
 
-def _pause(job: Facts, form: dict[str, str]) -> str:
+def _pause(job: Facts, form: dict[str, str]) -> Done:
     note = form.get("note", "").strip() or None
     backend.send("POST", f"/jobs/{job['job_id']}/pause", json.dumps({"note": note}).encode())
-    return "paused"
+    return Done("paused")
 
 
-def _resume(job: Facts, form: dict[str, str]) -> str:
+def _resume(job: Facts, form: dict[str, str]) -> Done:
     backend.send("POST", f"/jobs/{job['job_id']}/resume")
-    return "resumed"
+    return Done("resumed")
 
 
-def _skip(job: Facts, form: dict[str, str]) -> str:
+def _skip(job: Facts, form: dict[str, str]) -> Done:
     backend.send("POST", f"/jobs/{job['job_id']}/skip")
-    return "skipped"
+    return Done("skipped")
 
 
-def _cancel_job(job: Facts, form: dict[str, str]) -> str:
+def _cancel_job(job: Facts, form: dict[str, str]) -> Done:
     backend.send("DELETE", f"/jobs/{job['job_id']}")
-    return "cancelled"
+    return Done("cancelled")
 
 
-def _drain(worker: Facts, form: dict[str, str]) -> str:
-    sql("select pgtick.drain_worker(%s)", str(worker["worker_id"]))
-    return "draining"
+def _drain(worker: Facts, form: dict[str, str]) -> Done:
+    def work(connection: Connection) -> None:
+        with (
+            verbs.refusals(),
+            verbs.acting(connection, session.viewer().user_id or backend.services().settings.default_user),
+        ):
+            connection.execute("select pgtick.drain_worker(%s)", [str(worker["worker_id"])])
+
+    try:
+        backend.run(work)
+    except verbs.Refused as error:
+        raise Refused(Answer(error.status, {"detail": error.rule})) from None
+    return Done("draining")
 
 
 CANCEL_EXECUTION = Act(

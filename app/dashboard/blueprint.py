@@ -96,7 +96,7 @@ MESSAGES = {
     "started": "Another run is on its way, besides the schedule.",
     "cancelled": "Cancelled.",
     "stopping": "It is being stopped; its worker has been told.",
-    "rerun": "A new execution is on its way. The failed one stays as it is.",
+    "rerun": "This is the new execution. The one before it stays as it is.",
     "edited": "The job is changed.",
     "same": "Nothing was different, so nothing was changed.",
     "draining": "The worker finishes what it runs, takes nothing more, and ends.",

@@ -127,8 +127,9 @@ def test_the_error_of_a_failed_job_is_shown_and_it_is_run_again(browser: Browser
     browser.click("Run again")
     browser.sees("Run this execution again?")
     browser.click("Run again")
-    browser.sees("A new execution is on its way.")
-    browser._until(lambda: len(browser.all("#runs .status.failed")) == 2, "there is no second run")
+    browser.sees("This is the new execution.")
+    browser.sees("an earlier execution, run again")
+    browser.sees("RuntimeError: the printer is on fire")
 
 
 def test_a_running_execution_is_cancelled(browser: Browser) -> None:

@@ -35,6 +35,7 @@ def jobs() -> Response:
         statuses=STATUSES,
         tasks=listings.task_names(),
         in_words=in_words,
+        by_schedule=listings.takes("/jobs", "schedule_type", "CRON"),
     )
 
 
@@ -96,7 +97,7 @@ def act_on_job(job_id: str, verb: str) -> AnyResponse:
     found = backend.get(f"/jobs/{job_id}")
     act = acts.named(acts.of_job(found), verb)
     if request.method == "POST":
-        return go("job", job_id=job_id, said=act.do(found, dict(request.form)))
+        return go("job", job_id=job_id, said=act.do(found, dict(request.form)).said)
     back = url_for("dashboard.job", job_id=job_id)
     facts = [
         ("Job", job_id),
@@ -115,10 +116,8 @@ def act_on_execution(execution_id: str, verb: str) -> AnyResponse:
     found = backend.get(f"/executions/{execution_id}")
     act = acts.named(acts.of_execution(found), verb)
     if request.method == "POST":
-        said = act.do(found, dict(request.form))
-        if said == "rerun":
-            return go("job", job_id=found["job_id"], said=said)
-        return go("execution", execution_id=execution_id, said=said)
+        done = act.do(found, dict(request.form))
+        return go("execution", execution_id=done.execution_id or execution_id, said=done.said)
     back = url_for("dashboard.execution", execution_id=execution_id)
     facts = [
         ("Execution", execution_id),

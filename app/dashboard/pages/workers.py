@@ -33,7 +33,7 @@ def drain(worker_id: int) -> AnyResponse:
     if found is None:
         raise Refused(Answer(404, {"detail": "There is no such worker."}))
     if request.method == "POST":
-        return go("workers", said=acts.DRAIN.do(found, {}))
+        return go("workers", said=acts.DRAIN.do(found, {}).said)
     facts = [
         ("Worker", found["name"]),
         ("State", found["state"]),
