@@ -1,0 +1,208 @@
+"""Statements of the hot path and listings touch only the partitions and rows they need, however much there is.
+
+Judged by what EXPLAIN ANALYZE says was read, never by time.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any, NamedTuple
+
+import psycopg
+import pytest
+from psycopg.rows import dict_row
+
+from app.store import queries
+from app.store.connections import HOT_OPTIONS
+from app.store.search import Filter, Search
+from app.store.users import Users
+from tests.support.databases import Server
+from workers.planner import Batch
+
+Connection = psycopg.Connection[Any]
+
+MILLION = 1_000_000
+N = 100
+"""Rows that each statement is asked for; there are always more that it could have."""
+RECENT = timedelta(minutes=10)
+NUMBERED = "('00000000-0000-7000-8000-' || lpad(to_hex(%(first)s + n), 12, '0'))::uuid, 'user_' || n %% 1000, 1"
+PENDING = f"""
+insert into pgtick.pending_executions (scheduled_at, due_at, job_id, user_id, task_key)
+select %(since)s + %(span)s * n / %(rows)s, %(since)s + %(span)s * n / %(rows)s, {NUMBERED}
+from generate_series(1, %(rows)s) n
+"""
+STANDING = f"""
+insert into pgtick.schedules (next_run_at, expression, zone_version, job_id, user_id, task_key)
+select %(since)s + %(span)s * n / %(rows)s, '* * * * *', 'any', {NUMBERED}
+from generate_series(1, %(rows)s) n
+"""
+
+
+class Database(NamedTuple):
+    """A filled database, through a connection as workers have it and through one as the API has it."""
+
+    worker: Connection
+    api: Connection
+    now: datetime
+
+
+class Reading:
+    """What a statement read: rows of each table, with those it dropped, and the indexes that led to them."""
+
+    def __init__(self, plan: dict[str, Any]) -> None:
+        self.rows: dict[str, int] = {}
+        self.ways: dict[str, set[str]] = {}
+        self._visit(plan)
+
+    def _visit(self, node: dict[str, Any]) -> None:
+        if "Relation Name" in node and "Scan" in node["Node Type"] and node["Actual Loops"]:
+            table = node["Relation Name"]
+            dropped = sum(value for name, value in node.items() if name.startswith("Rows Removed"))
+            read = round((node["Actual Rows"] + dropped) * node["Actual Loops"])
+            self.rows[table] = self.rows.get(table, 0) + read
+            self.ways.setdefault(table, set()).add(node.get("Index Name", node["Node Type"]))
+        for child in node.get("Plans", ()):
+            self._visit(child)
+
+    def partitions(self, parent: str) -> set[str]:
+        """The partitions that were looked at, whether anything was there or not."""
+        return {table for table in self.rows if re.fullmatch(parent + r"_\d{8}_\d{4}", table)}
+
+    def indexes(self, parent: str) -> set[str]:
+        """The ways into a table and its partitions, each name without its partition's."""
+        found = {way for table in {parent, *self.partitions(parent)} for way in self.ways.get(table, ())}
+        return {re.sub(r"_\d{8}_\d{4}", "", way) for way in found}
+
+    @property
+    def scanned_in_full(self) -> dict[str, int]:
+        """Tables of more than a handful of rows that were read from end to end."""
+        return {
+            table: self.rows[table] for table, ways in self.ways.items() if "Seq Scan" in ways and self.rows[table] > N
+        }
+
+
+def explain(connection: Connection, statement: str, values: Any) -> Reading:
+    row = connection.execute(f"explain (analyze, timing off, format json) {statement}", values).fetchone()
+    assert row is not None
+    return Reading(row[0][0]["Plan"])
+
+
+@pytest.fixture(scope="module", params=["empty", "1 M pending", "1 M far-future", "700 partitions"])
+def database(request: pytest.FixtureRequest, server: Server, template: str) -> Iterator[Database]:
+    with server.database(template) as dsn, psycopg.connect(dsn, autocommit=True) as api:
+        now = datetime.now(UTC)
+        api.execute("insert into pgtick.tasks (task_id, target) values ('send_email', 'x')")
+        api.execute("insert into pgtick.users (user_id) select 'user_' || n from generate_series(0, 999) n")
+        match request.param:
+            case "1 M pending":
+                api.execute(PENDING, {"rows": MILLION, "since": now - RECENT, "span": RECENT, "first": 0})
+            case "1 M far-future":
+                api.execute("select pgtick.ensure_partitions(interval '48 hours')")
+                half, day = MILLION // 2, timedelta(days=1)
+                api.execute(PENDING, {"rows": half, "since": now + day / 6, "span": day * 1.5, "first": 0})
+                api.execute(STANDING, {"rows": half, "since": now + 30 * day, "span": 300 * day, "first": 0})
+            case "700 partitions":
+                long = timedelta(hours=350)
+                extend = "select pgtick.extend_partitions(%s, %s, %s)"
+                api.execute(extend, ["pending_executions", now, now + long])
+                api.execute(extend, ["finished_executions", now - long, now])
+        few = {"rows": 5 * N, "since": now - RECENT, "span": RECENT, "first": MILLION}
+        api.execute(PENDING, few)
+        api.execute(STANDING, few)
+        api.execute("analyze pgtick.pending_executions, pgtick.schedules")
+        with psycopg.connect(dsn, autocommit=True, options=HOT_OPTIONS) as worker:
+            yield Database(worker, api, now)
+
+
+def claim(now: datetime) -> dict[str, Any]:
+    """The values of a claim of N."""
+    floor = now - RECENT - timedelta(seconds=5)
+    return {
+        "floor": floor,
+        "floors": [floor] * 4,
+        "until": now + timedelta(seconds=0.5),
+        "task_keys": [1],
+        "n": N,
+        "worker_id": 1,
+        "first_claim": 0,
+        "lease": timedelta(seconds=30),
+    }
+
+
+def test_a_claim_reads_what_it_takes(database: Database) -> None:
+    values = claim(database.now)
+    with database.worker.transaction(force_rollback=True):
+        reading = explain(database.worker, queries.claim_due, values)
+    hours = {at.strftime("pending_executions_%Y%m%d_%H00") for at in (values["floor"], values["until"])}
+    assert reading.partitions("pending_executions") <= hours
+    assert reading.indexes("pending_executions") == {"pending_executions_priority_due_at_idx", "Tid Scan"}
+    assert sum(reading.rows[table] for table in reading.partitions("pending_executions")) == 2 * N
+    assert reading.partitions("finished_executions") == set()
+    assert reading.scanned_in_full == {}
+
+
+def test_a_report_reads_the_claims_it_ends(database: Database) -> None:
+    with database.worker.transaction(force_rollback=True):
+        claims = [row[0] for row in database.worker.execute(queries.claim_due, claim(database.now))]
+        at = [database.now.timestamp()] * len(claims)
+        outcomes = {"claims": claims, "started": at, "finished": at, "results": [None] * len(claims)}
+        reading = explain(database.worker, queries.complete, outcomes)
+    assert len(claims) == N
+    assert reading.rows == {"running_executions": N}
+    assert reading.indexes("running_executions") == {"running_executions_pkey"}
+
+
+def test_planning_reads_the_schedules_it_moves(database: Database) -> None:
+    values = {"until": database.now + timedelta(seconds=30), "n": N}
+    with database.worker.transaction(force_rollback=True):
+        reading = explain(database.worker, queries.select_schedules, values)
+        assert reading.rows == {"schedules": N}
+        assert reading.indexes("schedules") == {"schedules_by_next_run"}
+        batch = Batch(database.now, database.now + timedelta(minutes=1), "any")
+        for schedule in database.worker.execute(queries.select_schedules, values):
+            batch.add(schedule)
+        reading = explain(database.worker, queries.plan_occurrences, batch.columns())
+    assert reading.rows == {"schedules": N}
+    assert reading.indexes("schedules") == {"schedules_pkey"}
+
+
+class Explaining:
+    """A connection that notes what each query of a cursor reads."""
+
+    def __init__(self, connection: Connection) -> None:
+        self.readings: list[Reading] = []
+        self._connection = connection
+        self.execute = connection.execute
+
+    def cursor(self, row_factory: Any = dict_row) -> Any:
+        noting, connection = self, self._connection
+
+        class Cursor:
+            def execute(self, query: str, values: Any = None, **options: Any) -> Any:
+                noting.readings.append(explain(connection, query, values))
+                return connection.cursor(row_factory=row_factory).execute(query, values, **options)
+
+        return Cursor()
+
+
+@pytest.mark.parametrize(
+    "wanted",
+    [
+        Filter(user_id="user_7"),
+        Filter(user_id="user_7", statuses=frozenset({"PENDING"})),
+        Filter(job_id="00000000-0000-7000-8000-0000000f4247"),
+    ],
+    ids=["user", "user and status", "job"],
+)
+def test_a_page_of_a_listing_reads_little_more_than_it_shows(database: Database, wanted: Filter) -> None:
+    connection, limit = Explaining(database.api), 20
+    connection.execute("set statement_timeout = '30s'")
+    search: Any = Search(connection, wanted, datetime.now(UTC), Users())  # type: ignore[arg-type]
+    shown = search.page(None, limit)
+    assert shown
+    for reading in connection.readings:
+        assert reading.scanned_in_full == {}
+        largest = max(reading.rows.values(), default=0)
+        assert largest <= 2 * limit, reading.rows
