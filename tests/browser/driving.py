@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from selenium import webdriver
-from selenium.common.exceptions import StaleElementReferenceException
+from selenium.common.exceptions import WebDriverException
 from selenium.webdriver.common.by import By
 from selenium.webdriver.remote.webelement import WebElement
 from selenium.webdriver.support.ui import WebDriverWait
@@ -44,7 +45,7 @@ class Browser:
 
     def sees(self, text: str, timeout: float = TIMEOUT_S) -> None:
         """Waits until the page shows a text, by its own refreshing."""
-        self._until(lambda: text in self.text(), f"{text!r} does not show", timeout)
+        self.until(lambda: text in self.text(), f"{text!r} does not show", timeout)
 
     def find(self, css: str) -> WebElement:
         found: WebElement = WebDriverWait(self.driver, TIMEOUT_S).until(
@@ -63,7 +64,7 @@ class Browser:
             self.driver.find_element(By.XPATH, xpath).click()
             return True
 
-        self._until(press, f"there is no {label!r} to press")
+        self.until(press, f"there is no {label!r} to press")
 
     def fill(self, name: str, text: str) -> None:
         """Types into a field; dates and choices are set."""
@@ -97,9 +98,9 @@ class Browser:
         entries: list[dict[str, Any]] = self.driver.get_log("browser")  # type: ignore[no-untyped-call]
         return [entry["message"] for entry in entries if entry["level"] in ("WARNING", "SEVERE")]
 
-    def _until(self, condition: Any, message: str, timeout: float = TIMEOUT_S) -> None:
-        ignored = (StaleElementReferenceException, Exception)
+    def until(self, condition: Callable[[], Any], message: str, timeout: float = TIMEOUT_S) -> None:
+        """Waits until something holds; what goes wrong meanwhile, as parts are replaced, is tried again."""
         try:
-            WebDriverWait(self.driver, timeout, 0.1, ignored).until(lambda _: condition())
+            WebDriverWait(self.driver, timeout, 0.1, (WebDriverException,)).until(lambda _: condition())
         except Exception as error:
             raise AssertionError(f"{message} at {self.path}: {self.text()[:2000]}") from error

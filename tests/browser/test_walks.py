@@ -189,7 +189,7 @@ def test_a_list_stays_current_until_the_tab_is_hidden(working: Site, browser: Br
     )
     assert asked == 0
     browser.driver.execute_script(hide % "false" + tell)
-    browser._until(lambda: browser.driver.execute_script("return window.asked") > 0, "it asks nothing when seen again")
+    browser.until(lambda: browser.driver.execute_script("return window.asked") > 0, "it asks nothing when seen again")
 
 
 def test_refreshing_can_be_stopped(browser: Browser) -> None:

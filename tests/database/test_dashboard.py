@@ -13,6 +13,8 @@ from psycopg.types.json import Jsonb
 from werkzeug.test import TestResponse
 
 from app.dashboard import site
+from app.domain.execution import ExecutionId
+from app.store import tokens
 from tests.support.api import running_api
 from tests.support.databases import Server
 
@@ -61,8 +63,8 @@ def connection(dsn_of_module: str) -> Iterator[psycopg.Connection]:
         yield connection
 
 
-def csrf(client: FlaskClient) -> str:
-    found = re.search(r'name="csrf" value="([^"]+)"', client.get("/ui/jobs/new").text)
+def csrf(client: FlaskClient, page: str = "/ui/jobs/new") -> str:
+    found = re.search(r'name="csrf" value="([^"]+)"', client.get(page).text)
     assert found is not None
     return found[1]
 
@@ -202,6 +204,61 @@ def test_a_read_only_dashboard_offers_and_does_nothing(dsn_of_module: str, conne
             assert "read only" in answer.text
     row = connection.execute("select cancelled_at from pgtick.jobs where job_id = %s", [job_id]).fetchone()
     assert row == (None,)
+
+
+def test_a_users_token_finds_nothing_of_another_user_at_any_address(
+    dsn_of_module: str, connection: psycopg.Connection
+) -> None:
+    job_id = connection.execute("select pgtick.create_job('t', '0 0 1 1 *', '{}', 'bob')::text").fetchone()[0]  # type: ignore[index]
+    once = connection.execute("select pgtick.create_job('t', 'now', '{}', 'bob')::text").fetchone()[0]  # type: ignore[index]
+    row = connection.execute("select scheduled_at from pgtick.pending_executions where job_id = %s", [once]).fetchone()
+    assert row is not None
+    values = {"job_id": job_id, "execution_id": str(ExecutionId(row[0], once))}
+    _, token = tokens.add(connection, "ida", "laptop")
+    asked = 0
+    with running_api(dsn_of_module, tokens=True) as api:
+        site.install(api.app)
+        client = api.app.test_client()
+        good = csrf(client, "/ui/login")
+        assert client.post("/ui/login", data={"csrf": good, "token": token}).headers["Location"] == "/"
+        for rule in api.app.url_map.iter_rules():
+            if not rule.endpoint.startswith("dashboard.") or not rule.arguments & values.keys():
+                continue
+            pattern = re.sub(r"<(job_id|execution_id)>", lambda found: values[found[1]], rule.rule)
+            choice = re.search(r"<any\((.+)\):verb>", pattern)
+            verbs = [verb.strip(" '") for verb in choice[1].split(",")] if choice else [""]
+            for path in (pattern.replace(choice[0], verb) if choice else pattern for verb in verbs):
+                for method in rule.methods - {"HEAD", "OPTIONS"}:
+                    answer = client.open(path, method=method, data={"csrf": good, "parameters": "{}"})
+                    assert answer.status_code == 404, (method, path, answer.status_code)
+                    asked += 1
+        assert asked >= 15
+        for path in ("/", "/ui/executions", "/ui/jobs", "/ui/schedules", "/ui/workers", "/ui/tasks"):
+            page = client.get(path)
+            assert page.status_code == 200
+            assert "bob" not in page.text
+            assert job_id not in page.text
+        assert client.get("/ui/executions?user_id=bob").status_code == 404
+        assert client.get("/ui/database").status_code == 403
+        assert send(client, "/ui/workers/1/drain").status_code == 403
+    left = connection.execute(
+        "select count(*) from pgtick.jobs where user_id = 'bob' and cancelled_at is null"
+    ).fetchone()
+    assert left == (2,)
+
+
+def test_without_a_token_every_page_leads_to_the_login(dsn_of_module: str) -> None:
+    with running_api(dsn_of_module, tokens=True) as api:
+        site.install(api.app)
+        client = api.app.test_client()
+        for path in PAGES:
+            if path != "/ui/login":
+                answer = client.get(path)
+                assert answer.status_code == 303
+                assert answer.headers["Location"].startswith("/ui/login")
+        assert client.get("/ui/static/style.css").status_code == 200
+        client.set_cookie("pgtick_token", "pgtick_1_" + "x" * 43)
+        assert client.get("/ui/jobs").status_code == 303
 
 
 def test_a_login_sends_nobody_to_another_site(client: FlaskClient) -> None:
