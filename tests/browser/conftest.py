@@ -37,9 +37,9 @@ class Site:
 
 @pytest.fixture(scope="module")
 def busy(server: Server, template: str, browser: Browser) -> Iterator[Site]:
-    """With 10,000 executions, and nothing that moves."""
+    """With a busy day behind it, and nothing that moves."""
     with server.database(template) as dsn, serving(dsn) as base, psycopg.connect(dsn, autocommit=True) as connection:
-        ids = demo.fill(connection)
+        ids = demo.fill(connection, executions=3_000)
         browser.visit(base)
         yield Site(base, dsn, ids, connection)
 

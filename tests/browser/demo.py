@@ -51,14 +51,14 @@ SCHEDULES = (
 _BOUNDS_MS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000, 60_000)
 
 
-def fill(connection: psycopg.Connection, seed: int = 8) -> dict[str, str]:
+def fill(connection: psycopg.Connection, executions: int = EXECUTIONS) -> dict[str, str]:
     """Fills a migrated, empty database; returns ids of things worth a page of their own."""
-    chance = random.Random(seed)
+    chance = random.Random(8)
     connection.execute("select pgtick.ensure_partitions(since => now() - interval '26 hours')")
     now: datetime = connection.execute("select now()").fetchone()[0]  # type: ignore[index]
     keys = _tasks(connection)
     workers = _workers(connection, [key for task, key in keys.items() if task != UNSERVED])
-    found = _history(connection, chance, keys, workers, now)
+    found = _history(connection, chance, keys, workers, now, executions)
     _statistics(connection, chance, keys, workers, now)
     found |= _schedules(connection, keys, now)
     found |= _present(connection, keys, workers, now)
@@ -109,11 +109,16 @@ def _workers(connection: psycopg.Connection, keys: list[int]) -> list[int]:
 
 
 def _history(
-    connection: psycopg.Connection, chance: random.Random, keys: dict[str, int], workers: list[int], now: datetime
+    connection: psycopg.Connection,
+    chance: random.Random,
+    keys: dict[str, int],
+    workers: list[int],
+    now: datetime,
+    executions: int,
 ) -> dict[str, str]:
     found = {}
     names = list(TASKS)
-    moments = sorted(now - timedelta(seconds=chance.expovariate(1 / 14_000) % 86_000 + 3) for _ in range(EXECUTIONS))
+    moments = sorted(now - timedelta(seconds=chance.expovariate(1 / 14_000) % 86_000 + 3) for _ in range(executions))
     jobs, runs = [], []
     for at in moments:
         task = chance.choices(names, (50, 22, 10, 14, 1, 8))[0]
