@@ -37,7 +37,7 @@ Text = Annotated[str, Meta(min_length=1, max_length=1000, pattern=r"^[^\x00]*$")
 
 
 class Which(Struct, forbid_unknown_fields=True):
-    """Executions to act on: all that meet every condition. The times are of `scheduled_at`, from start to before end."""
+    """Executions to act on: those that meet every condition. Times are of `scheduled_at`, from start to before end."""
 
     user_id: Name | None = None
     task_id: Name | None = None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from flask import Flask
 
-from app.api import acting, auth, executions, health, jobs, metrics, problems, schedules, tasks, verbs
+from app.api import acting, auth, executions, health, jobs, metrics, openapi, problems, schedules, tasks, verbs
 from app.api.services import EXTENSION, Services
 from app.settings import Settings
 
@@ -20,4 +20,6 @@ def create_app(settings: Settings | None = None) -> Flask:
     auth.install(app, settings)
     for module in (jobs, verbs, schedules, executions, acting, tasks, health, metrics):
         app.register_blueprint(module.blueprint)
+    app.register_blueprint(openapi.blueprint)
+    app.register_blueprint(openapi.pages)
     return app

@@ -19,7 +19,7 @@ from app.settings import Settings
 from app.store import jobs, operations
 from app.store.tokens import ADMIN, OPERATOR, ROLES, Identity
 
-OPEN = frozenset({"health.show", "openapi.show", "docs.show", "docs.asset"})
+OPEN = frozenset({"health.show", "openapi.show", "docs.show_page", "docs.style"})
 """Endpoints that need no token."""
 ROLE_NEEDED = {"metrics.show": OPERATOR, "schedules.forecast": OPERATOR, "tasks.put": ADMIN}
 """Endpoints that a user's token does not open."""

@@ -12,11 +12,25 @@ from app.api.pagination import read_cursor, read_limit
 from app.api.problems import bad_parameter
 from app.api.services import current
 from app.domain.execution import STATUSES
+from app.domain.job import SCHEDULE_TYPES
 from app.schedule.dates import parse_instant
 from app.schedule.errors import ScheduleError
 from app.store.search import Filter, Position
 
-PARAMETERS = ("user_id", "status", "task_id", "start_time", "end_time", "limit", "cursor")
+PARAMETERS = (
+    "user_id",
+    "status",
+    "task_id",
+    "start_time",
+    "end_time",
+    "schedule_type",
+    "error",
+    "sort",
+    "limit",
+    "cursor",
+)
+NEWEST_FIRST = "-scheduled_at"
+SORTS = (NEWEST_FIRST, "scheduled_at")
 # `+02:00` unescaped in a query arrives as ` 02:00`.
 _LOST_PLUS = re.compile(r"(.+[T ]\d\d:?\d\d.*) (\d\d:?\d\d)", re.ASCII)
 
@@ -35,6 +49,9 @@ def read_listing(job_id: str | None = None) -> tuple[Filter, Position | None, in
         start=start,
         end=end,
         job_id=job_id,
+        kind=_one_of("schedule_type", SCHEDULE_TYPES),
+        error=_lower(text_of("error")),
+        oldest_first=(_one_of("sort", SORTS) or NEWEST_FIRST) != NEWEST_FIRST,
     )
     return wanted, read_cursor(text_of("cursor")), read_limit(text_of("limit"))
 
@@ -73,6 +90,18 @@ def _statuses() -> frozenset[str] | None:
         if word not in STATUSES:
             raise bad_parameter("status", f"{word[:40]!r} is not a status; there are {', '.join(STATUSES)}")
     return frozenset(words)
+
+
+def _one_of(name: str, words: tuple[str, ...]) -> str | None:
+    text = text_of(name)
+    word = text if text is None or text in words else text.upper()
+    if word is not None and word not in words:
+        raise bad_parameter(name, f"{word[:40]!r} is none; there are {', '.join(words)}")
+    return word
+
+
+def _lower(text: str | None) -> str | None:
+    return None if text is None else text.lower()
 
 
 def _time(name: str) -> datetime | None:

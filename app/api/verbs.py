@@ -40,14 +40,20 @@ blueprint = Blueprint("verbs", __name__)
 
 
 class Pause(Struct, forbid_unknown_fields=True):
+    """Why a job is paused; others will see it."""
+
     note: Note | None = None
 
 
 class Skip(Struct, forbid_unknown_fields=True):
+    """Which coming occurrence to leave out; the next one when it is not said."""
+
     scheduled_at: str | None = None
 
 
 class Backfill(Struct, forbid_unknown_fields=True):
+    """The span of time to run again, both ends included. `dry_run` only counts."""
+
     start: str
     end: str
     dry_run: bool = False

@@ -1,4 +1,4 @@
-"""Listings of executions, newest first: each state's table is asked for a page in index order, and the pages merged.
+"""Listings of executions, newest or oldest first: each state is asked for a page in index order; pages are merged.
 
 History is walked from the newest hours back in growing windows, so that a page is planned over the few partitions that
 fill it. Queries are built once for each combination of filters, then only given values.
@@ -22,6 +22,7 @@ from sqlalchemy import (
     bindparam,
     case,
     cast,
+    exists,
     func,
     literal,
     literal_column,
@@ -35,7 +36,7 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import ARRAY
 from sqlalchemy.dialects.postgresql.psycopg import PGDialect_psycopg
 
-from app.domain.execution import CANCELLED, FINAL, IN_PROGRESS, PENDING, RETRYING, STATUSES
+from app.domain.execution import CANCELLED, COMPLETED, FINAL, IN_PROGRESS, PENDING, RETRYING, STATUSES
 from app.store.pool import Connection
 from app.store.tables import Time, finished_executions, jobs, pending_executions, running_executions, schedules
 from app.store.users import Users
@@ -55,7 +56,10 @@ class Position(NamedTuple):
 
 
 class Filter(NamedTuple):
-    """What to list; None means any. `task` is its id and key; `start` is included, `end` is not, of scheduled_at."""
+    """What to list; None means any. `task` is its id and key; `start` is included, `end` is not, of scheduled_at.
+
+    `error` is a part of the error in lower case; `kind` the schedule_type of the job.
+    """
 
     user_id: str | None = None
     task: tuple[str, int] | None = None
@@ -63,6 +67,9 @@ class Filter(NamedTuple):
     start: datetime | None = None
     end: datetime | None = None
     job_id: str | None = None
+    kind: str | None = None
+    error: str | None = None
+    oldest_first: bool = False
 
 
 class Statement(NamedTuple):
@@ -87,6 +94,9 @@ class Shape(NamedTuple):
     newer: bool
     whole_jobs: bool
     statuses: frozenset[str]
+    kind: bool
+    error: bool
+    oldest_first: bool
 
 
 _dialect = PGDialect_psycopg()  # type: ignore[no-untyped-call]
@@ -117,13 +127,17 @@ class Search:
         Rows may move on while we look: what is over is looked at last, and preferred, so each is found once.
         """
         found = {_key(row): row for row in self._active(position, limit, exclude)}
-        below = position and (_within(position.at) or position.at) + timedelta(microseconds=1)
-        high = min(filter(None, (below, self._wanted.end)), default=None)
-        for low, end in self._windows(high):
-            found.update({_key(row): row for row in self._finished(position, limit, exclude, low, end)})
-            if sum(at >= low for at, _ in found) >= limit:
+        forward = self._wanted.oldest_first
+        windows = self._windows_from(position) if forward else self._windows(self._below(position))
+        for low, high in windows:
+            found.update({_key(row): row for row in self._finished(position, limit, exclude, low, high)})
+            if sum(at < high if forward else at >= low for at, _ in found) >= limit:
                 break
-        return [found[key] for key in sorted(found, reverse=True)[:limit]]
+        return [found[key] for key in sorted(found, reverse=not forward)[:limit]]
+
+    def _below(self, position: Position | None) -> datetime | None:
+        below = position and (_within(position.at) or position.at) + timedelta(microseconds=1)
+        return min(filter(None, (below, self._wanted.end)), default=None)
 
     def with_newer(self, job_ids: Sequence[str], position: Position) -> set[str]:
         """Those of the jobs that have an execution at or before `position` in the listing: they were there already."""
@@ -135,7 +149,10 @@ class Search:
         rest = [job_id for job_id in job_ids if job_id not in found]
         if rest and _finished_statuses(shape):
             # Bounds leave out the partitions behind the position.
-            bounds = {"job_ids": rest, "low": position.at, "high": self._wanted.end or _END}
+            low, high = position.at, self._wanted.end or _END
+            if self._wanted.oldest_first:
+                low, high = self._wanted.start or _BEGINNING, position.at + timedelta(microseconds=1)
+            bounds = {"job_ids": rest, "low": low, "high": high}
             found |= {row["job_id"] for row in self._run(finished_statement(shape), values | bounds)}
         return found
 
@@ -169,6 +186,19 @@ class Search:
             high, low = low, low - length
         return windows
 
+    def _windows_from(self, position: Position | None) -> list[tuple[datetime, datetime]]:
+        """The same, oldest first."""
+        at = position and _within(position.at)
+        low = max(filter(None, (self._oldest(), self._wanted.start, at)))
+        end = self._wanted.end or _END
+        windows = []
+        length = self._first_window
+        while low < end:
+            high = low + length if low + length < self._now else end
+            windows.append((low, min(high, end)))
+            low, length = high, length * GROWTH
+        return windows
+
     def _oldest(self) -> datetime:
         row = self._connection.execute(
             "select from_at from pgtick.partition_windows where parent = 'finished_executions'"
@@ -191,7 +221,11 @@ class Search:
             position=position is not None,
             newer=newer,
             whole_jobs=self._whole_jobs,
-            statuses=wanted.statuses or frozenset(STATUSES),
+            # What is completed has no error.
+            statuses=(wanted.statuses or frozenset(STATUSES)) - (frozenset() if wanted.error is None else {COMPLETED}),
+            kind=wanted.kind is not None,
+            error=wanted.error is not None,
+            oldest_first=wanted.oldest_first,
         )
 
     def _values(self, position: Position | None, limit: int, exclude: Sequence[str]) -> dict[str, Any]:
@@ -204,6 +238,8 @@ class Search:
             "start": wanted.start,
             "end": wanted.end,
             "job_id": wanted.job_id,
+            "kind": wanted.kind,
+            "error": wanted.error,
             "excluded": list(exclude),
             "at": position and position.at,
             "after_id": position and position.job_id,
@@ -279,7 +315,7 @@ def _finished(shape: Shape, statuses: tuple[str, ...]) -> _Branch:
     for status in statuses:
         query = query.where(t.status == literal_column(f"'{status}'"))
     inside = shape._replace(start=False, end=False)  # the window sees to them
-    return _Branch(_filtered(query, inside, t, t.scheduled_at), (t.scheduled_at, t.job_id), t.user_id)
+    return _Branch(_filtered(query, inside, t, t.scheduled_at, t.error), (t.scheduled_at, t.job_id), t.user_id)
 
 
 def _pending(shape: Shape) -> _Branch:
@@ -298,7 +334,8 @@ def _pending(shape: Shape) -> _Branch:
     if shape.start:
         # Nothing is due before it is scheduled: leaves out earlier partitions.
         query = query.where(t.due_at >= bindparam("start", type_=Time))
-    return _Branch(_filtered(query, shape, t, t.scheduled_at), (t.scheduled_at, t.job_id), t.user_id)
+    filtered = _filtered(query, shape, t, t.scheduled_at, t.errors[-1]["error"].astext)
+    return _Branch(filtered, (t.scheduled_at, t.job_id), t.user_id)
 
 
 def _running(shape: Shape) -> _Branch:
@@ -309,7 +346,8 @@ def _running(shape: Shape) -> _Branch:
         t.losses, t.errors[-1]["error"].astext.label("error"), cast(t.errors, Text).label("errors"),
         _NO_TEXT.label("result"), t.origin, _NO_INTEGER.label("skipped"),
     )  # fmt: skip
-    return _Branch(_filtered(query, shape, t, t.scheduled_at), (t.scheduled_at, t.job_id), t.user_id)
+    filtered = _filtered(query, shape, t, t.scheduled_at, t.errors[-1]["error"].astext)
+    return _Branch(filtered, (t.scheduled_at, t.job_id), t.user_id)
 
 
 def _standing(shape: Shape) -> _Branch:
@@ -329,7 +367,7 @@ def _standing(shape: Shape) -> _Branch:
         query = query.where(t.cancelled_at.is_not(None))
     if not shape.whole_jobs:
         query = query.where(or_(t.expression.is_(None), and_(t.paused_at.is_(None), t.problem.is_(None))))
-    return _Branch(_filtered(query, shape, t, t.next_run_at), (t.next_run_at, t.job_id), t.user_id)
+    return _Branch(_filtered(query, shape, t, t.next_run_at, t.problem), (t.next_run_at, t.job_id), t.user_id)
 
 
 def _cancelled(shape: Shape) -> _Branch:
@@ -342,13 +380,25 @@ def _cancelled(shape: Shape) -> _Branch:
         _NO_INTEGER.label("worker_id"), cast(literal(0), SmallInteger).label("losses"), _NO_TEXT.label("error"),
         _NO_TEXT.label("errors"), _NO_TEXT.label("result"), _NO_TEXT.label("origin"), _NO_INTEGER.label("skipped"),
     ).where(t.cancelled_at.is_not(None), t.expression.is_not(None))  # fmt: skip
-    filtered = _filtered(query, shape, t, t.cancelled_at, by_task_id=True)
+    filtered = _filtered(query, shape, t, t.cancelled_at, _NO_TEXT, by_task_id=True)
     return _Branch(filtered, (t.cancelled_at, t.job_id), t.user_id)
 
 
 def _filtered(
-    query: Select[Any], shape: Shape, t: Any, at: ColumnElement[Any], *, by_task_id: bool = False
+    query: Select[Any],
+    shape: Shape,
+    t: Any,
+    at: ColumnElement[Any],
+    error: ColumnElement[Any],
+    *,
+    by_task_id: bool = False,
 ) -> Select[Any]:
+    if shape.error:
+        query = query.where(func.strpos(func.lower(error), bindparam("error", type_=Text)) > 0)
+    if shape.kind:
+        of_kind = jobs.c.schedule_type == bindparam("kind", type_=Text)
+        by_job = select(literal(1)).where(jobs.c.job_id == t.job_id, of_kind)
+        query = query.where(of_kind if t is jobs.c else exists(by_job))
     if shape.user:
         query = query.where(t.user_id == bindparam("user_id", type_=Text))
     if shape.task and by_task_id:
@@ -368,13 +418,20 @@ def _filtered(
     if shape.position:
         here = tuple_(at, t.job_id)
         place = tuple_(bindparam("at", type_=Time), bindparam("after_id", type_=t.job_id.type))
-        query = query.where(here >= place) if shape.newer else query.where(here < place)
+        if shape.oldest_first:
+            query = query.where(here <= place) if shape.newer else query.where(here > place)
+        else:
+            query = query.where(here >= place) if shape.newer else query.where(here < place)
     return query
+
+
+def _sorted(column: ColumnElement[Any], shape: Shape) -> ColumnElement[Any]:
+    return column.asc() if shape.oldest_first else column.desc()
 
 
 def _of_users(branch: _Branch, shape: Shape) -> Select[Any]:
     """The first n of a branch. Without a user to filter by, of each user in turn, as the indexes go by user."""
-    newest = [column.desc() for column in branch.key]
+    newest = [_sorted(column, shape) for column in branch.key]
     n: Any = bindparam("n", type_=Integer)
     if not shape.users:
         return branch.query.order_by(*newest).limit(n)
@@ -383,7 +440,7 @@ def _of_users(branch: _Branch, shape: Shape) -> Select[Any]:
     return (
         select(of_one)
         .select_from(users.join(of_one, true()))
-        .order_by(of_one.c.scheduled_at.desc(), of_one.c.job_id.desc())
+        .order_by(_sorted(of_one.c.scheduled_at, shape), _sorted(of_one.c.job_id, shape))
         .limit(n)
     )
 
@@ -396,7 +453,7 @@ def _compiled(branches: Sequence[Select[Any]], shape: Shape) -> Statement:
         *[rows[name] for name in rows.keys() if name != "job_id"],  # noqa: SIM118
     )
     if not shape.newer:
-        newest = rows.scheduled_at.desc(), rows.job_id.desc()
+        newest = _sorted(rows.scheduled_at, shape), _sorted(rows.job_id, shape)
         statement = statement.order_by(*newest).limit(bindparam("n", type_=Integer))
     compiled = statement.compile(dialect=_dialect)
     return Statement(str(compiled), dict(compiled.params))

@@ -92,7 +92,7 @@ def test_many_are_cancelled_after_they_were_counted(api: Api, rows: Rows, connec
     assert api.get(answer.headers["Location"]) == answer.json
     assert api.get("/operations")["operations"] == [answer.json]
     statuses = {job: api.get(f"/jobs/{job}")["status"] for job in [*mine, other]}
-    assert statuses == {job: "CANCELLED" for job in mine} | {mine[2]: "IN_PROGRESS", other: "PENDING"}
+    assert statuses == dict.fromkeys(mine, "CANCELLED") | {mine[2]: "IN_PROGRESS", other: "PENDING"}
     assert act(api, "cancel", where, dry_run=True).json["matched"] == 0
 
 
@@ -132,7 +132,7 @@ def test_single_runs_are_moved_and_recurring_ones_are_not(api: Api, rows: Rows) 
 def test_a_large_operation_is_worked_off_in_batches_and_can_be_stopped(api: Api, connection: Connection) -> None:
     api.call("POST", "/jobs/batch", json=[{"task_id": "send_email", "user_id": "ann", "schedule": "2030-01-01T00:00Z"}])
     connection.execute(
-        "select count(pgtick.create_job('send_email', to_char(now() + interval '1 hour', 'YYYY-MM-DD\"T\"HH24:MI:SSOF'),"
+        "select count(pgtick.create_job('send_email', to_char(now() + interval '1 h', 'YYYY-MM-DD\"T\"HH24:MI:SSOF'),"
         " user_id => 'ann')) from generate_series(1, 1200)"
     )
     answer = act(api, "cancel", {"user_id": "ann"})

@@ -294,3 +294,67 @@ def _filter(query: str) -> Filter:
     wanted = dict(part.split("=") for part in query.removeprefix("?").split("&") if part)
     statuses = frozenset(wanted["status"].split(",")) if "status" in wanted else None
     return Filter(user_id=wanted.get("user_id"), statuses=statuses)
+
+
+def test_listings_are_filtered_by_a_part_of_the_error_and_by_the_kind_of_schedule(api: Api, rows: Rows) -> None:
+    one_off, recurring = rows.job(), rows.job(expression="* * * * *")
+    for minute, (job_id, error) in enumerate(
+        [(one_off, "Connection refused"), (recurring, "connection RESET"), (recurring, "no 100% sure_thing")]
+    ):
+        rows.finished(job_id, minute * 60, "FAILED", error=error)
+    rows.finished(one_off, 600)
+    rows.pending(recurring, 300, attempt=1)
+    for query, minutes in (
+        ({"error": "CONNECTION"}, [1, 0]),
+        ({"error": "boom"}, [5]),
+        ({"error": "0% sure_"}, [2]),
+        ({"error": "connection", "status": "COMPLETED"}, []),
+        ({"error": "connection", "schedule_type": "CRON"}, [1]),
+        ({"schedule_type": "date"}, [10, 0]),
+        ({"schedule_type": "CRON", "user_id": "ann"}, [5, 2, 1]),
+        ({"schedule_type": "NOW"}, []),
+    ):
+        found = [item["scheduled_at"] for item in api.get("/executions", **query)["executions"]]
+        assert found == [rows.at(n * 60).strftime("%Y-%m-%dT%H:%M:%S.%fZ") for n in minutes], query
+    [job] = api.get("/jobs", error="reset")["jobs"]
+    assert (job["job_id"], job["error"]) == (recurring, "connection RESET")
+    assert [job["job_id"] for job in api.get("/jobs", schedule_type="DATE")["jobs"]] == [one_off]
+    for query in ({"schedule_type": "CRONE"}, {"sort": "user_id"}, {"error": ""}):
+        assert api.call("GET", "/jobs", query_string=query).status_code == 400
+
+
+@pytest.mark.parametrize(
+    "query", [{}, {"user_id": "ann"}, {"status": "COMPLETED,FAILED"}, {"user_id": "ann", "limit": 2}]
+)
+@pytest.mark.parametrize("path", ["/executions", "/jobs"])
+def test_the_oldest_first_is_the_newest_first_turned_round(
+    api: Api, rows: Rows, connection: Connection, path: str, query: dict[str, Any]
+) -> None:
+    for n in range(7):
+        job_id = rows.job("ann" if n % 2 else "bob")
+        rows.finished(job_id, -n * 7000 if n < 2 else n // 3, "FAILED" if n % 3 else "COMPLETED")
+    rows.pending(rows.job(), 4000)
+    rows.running(rows.job("bob"), 3)
+    rows.standing(rows.job(), 10**6)
+    recurring = rows.job(expression="* * * * *")
+    if path == "/executions":
+        for n in range(4):
+            rows.finished(recurring, n)
+    key = path[1:]
+    there = [item for page in api.pages(path, key, **query) for item in page]
+    back = [item for page in api.pages(path, key, sort="scheduled_at", **query) for item in page]
+    assert back == there[::-1]
+    assert len(there) > 3
+    window = {"start_time": rows.at(0).isoformat(), "end_time": rows.at(5000).isoformat()} | query
+    there = [item for page in api.pages(path, key, **window) for item in page]
+    assert [item for page in api.pages(path, key, sort="scheduled_at", **window) for item in page] == there[::-1]
+
+
+def test_recurring_jobs_are_on_one_page_only_also_oldest_first(api: Api, rows: Rows) -> None:
+    jobs = [rows.job(expression="* * * * *") for _ in range(8)]
+    for minute in range(6):
+        for job_id in jobs:
+            rows.finished(job_id, minute * 60)
+    seen = [item for page in api.pages("/jobs", "jobs", limit=3, sort="scheduled_at") for item in page]
+    assert sorted(item["job_id"] for item in seen) == sorted(jobs)
+    assert {item["scheduled_at"] for item in seen} == {rows.at(0).strftime("%Y-%m-%dT%H:%M:%S.%fZ")}

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime, timedelta
 from typing import Any
 
+import jsonschema_rs
 import psycopg
 from flask import Flask
+from werkzeug.exceptions import HTTPException
 from werkzeug.test import TestResponse
 
+from app.api import openapi
 from app.api.application import create_app
 from app.api.services import EXTENSION, Services
 from app.settings import Settings
@@ -22,6 +27,7 @@ class Api:
 
     def __init__(self, app: Flask) -> None:
         self.app = app
+        self._validators: dict[str, Any] = {}
 
     @property
     def services(self) -> Services:
@@ -30,6 +36,7 @@ class Api:
 
     def call(self, method: str, path: str, **options: Any) -> TestResponse:
         answer = self.app.test_client().open(path, method=method, **options)
+        self._holds_what_it_says(answer)
         if answer.status_code >= 400:
             assert answer.mimetype == "application/problem+json"
             assert answer.json is not None
@@ -37,6 +44,33 @@ class Api:
             assert "Traceback" not in answer.text
             assert "pgtick." not in answer.text
         return answer
+
+    def _holds_what_it_says(self, answer: TestResponse) -> None:
+        """The answer is one that /openapi.json tells of: its status, its type and its content."""
+        asked = answer.request
+        try:
+            endpoint, _ = self.app.url_map.bind("").match(asked.path, method=asked.method)
+        except HTTPException:
+            return  # no address of the API, or not with this method
+        told = openapi.ENDPOINTS.get(endpoint)
+        if told is None:
+            return
+        status = answer.status_code
+        described = self._operations[endpoint]["responses"]
+        assert str(status) in described, f"{endpoint} answers {status}, which is not in its description"
+        [(kind, content)] = described[str(status)]["content"].items()
+        assert answer.mimetype == kind
+        if "json" in kind:
+            place = json.dumps([endpoint, status])
+            if place not in self._validators:
+                schema = content["schema"] | {"components": openapi.document(self.app)["components"]}
+                self._validators[place] = jsonschema_rs.validator_for(schema)
+            self._validators[place].validate(answer.json)
+
+    @functools.cached_property
+    def _operations(self) -> dict[str, Any]:
+        paths = openapi.document(self.app)["paths"].values()
+        return {told["operationId"].replace("_", ".", 1): told for path in paths for told in path.values()}
 
     def get(self, path: str, **query: Any) -> Any:
         answer = self.call("GET", path, query_string=query)
