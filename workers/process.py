@@ -157,8 +157,8 @@ class Worker:
     def _assemble(self) -> None:
         settings, url = self.settings, self.settings.database_url
         links = {
-            # A crash of the server takes back the last claims and plans: they are made again. Outcomes and jobs wait for
-            # the disk; what is on it, WAL being one line, is there with all that came before.
+            # A crash of the server takes back the last claims and plans: they are made again. Outcomes and jobs wait
+            # for the disk; what is on it, WAL being one line, is there with all that came before.
             "claims": Link("claims", url, HOT_OPTIONS + " -c synchronous_commit=off"),
             "reports": Link("reports", url, HOT_OPTIONS + " -c lock_timeout=2s"),
             "listener": Link("listener", settings.listen_database_url or url),

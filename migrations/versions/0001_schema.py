@@ -38,14 +38,15 @@ def downgrade() -> None:
         declare object text;
         begin
             for object in
-                (select 'routine if exists ' || oid::regprocedure from pg_proc where pronamespace = 'pgtick'::regnamespace)
+                (select 'routine if exists ' || oid::regprocedure from pg_proc
+                 where pronamespace = 'pgtick'::regnamespace)
                 union all
                 (select format('table if exists pgtick.%I', relname) from pg_class
                  where relnamespace = 'pgtick'::regnamespace and relkind in ('r', 'p') and not relispartition
                    and relname <> 'alembic_version')
                 union all
                 (select format('sequence if exists pgtick.%I', relname) from pg_class
-                 where relnamespace = 'pgtick'::regnamespace and relkind = 'S' and relname like 'rate\_of\_task\_%')
+                 where relnamespace = 'pgtick'::regnamespace and relkind = 'S' and relname ~ '^rate_of_task_')
                 -- Routines first: some take a row of a table.
                 order by 1
             loop
