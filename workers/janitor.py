@@ -145,6 +145,7 @@ class Janitor:
                 cursor = await connection.execute("select pgtick.drop_partition(%s)", [partition])
                 if (await cursor.fetchone() or [False])[0]:
                     emit("partition_dropped", partition=partition)
+            await connection.execute(queries.forget_schedules, {"retention": retention})
         except psycopg.errors.LockNotAvailable as error:
             emit("partitions_wait", error=error)
             return

@@ -8,6 +8,7 @@ from typing import Any
 import psycopg
 import pytest
 
+from app.store import queries
 from tests.support.api import Api
 
 Connection = psycopg.Connection[Any]
@@ -276,6 +277,9 @@ def test_a_cancelled_run_beyond_the_partitions_is_cancelled_everywhere(api: Api,
     assert [run["status"] for run in api.get("/executions")["executions"]] == ["CANCELLED"]
     assert value(connection, "select status from pgtick.executions") == "CANCELLED"
     assert value(connection, "select count(*) from pgtick.next_runs()") == 0
+    for days, left in ((1, 1), (0, 0)):
+        connection.execute(queries.forget_schedules, {"retention": timedelta(days=days)})
+        assert value(connection, "select count(*) from pgtick.schedules") == left
 
 
 def test_verbs_are_in_the_audit_log_with_the_user(api: Api, connection: Connection) -> None:
