@@ -37,8 +37,8 @@ def owner_dsn(server: Server, template: str) -> Iterator[str]:
 
 @pytest.fixture
 def dsn(owner_dsn: str) -> str:
-    """The same database as API and workers reach it: as PGTICK_TEST_ROLE (owner, or app: no DDL)."""
-    return roles.address(owner_dsn, roles.wanted()) if roles.wanted() else owner_dsn
+    """The same database as API and workers reach it: as PGTICK_TEST_ROLE says (app, which may do no DDL, or owner)."""
+    return roles.runtime(owner_dsn)
 
 
 @pytest.fixture

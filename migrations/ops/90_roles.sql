@@ -7,9 +7,9 @@ as $$
 declare
     -- Functions that only look.
     looking constant text[] := array['execution_id', 'explain', 'in_words', 'lateness_bounds', 'lateness_quantile', 'next_runs', 'uuid7_floor', 'uuid7_time'];
-    -- What people on call do. It runs as its owner: they have no rights on the tables themselves.
-    acting constant text[] := array['create_job', 'cancel_job', 'cancel_execution', 'pause_job', 'resume_job', 'run_now', 'backfill', 'skip_run',
-        'edit_job', 'retry_failed', 'reschedule', 'drain_worker', 'ensure_partitions'];
+    -- What people on call do, all that leaves an audit entry. It runs as its owner: they have no rights on the tables.
+    acting constant text[] := array['create_job', 'cancel_execution', 'reschedule', 'ensure_partitions'] || array(
+        select p.proname::text from pg_proc p where p.pronamespace = 'pgtick'::regnamespace and p.prosrc like '%pgtick.audit(%' and p.proname <> 'grant_roles');
     given text[] := array(select rolname from pg_roles where rolname in ('pgtick_app', 'pgtick_operator', 'pgtick_reader') order by 1);
     thing record;
     taker text;
@@ -25,6 +25,9 @@ begin
     end loop;
     foreach taker in array given loop
         execute format('grant usage on schema pgtick to %I', taker);
+        if taker = 'pgtick_app' then
+            execute format('grant usage on all sequences in schema pgtick to %I', taker);
+        end if;
         for thing in
             select p.oid::regprocedure as signature from pg_proc p
             where p.pronamespace = 'pgtick'::regnamespace and p.prokind = 'f'

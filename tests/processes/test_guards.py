@@ -46,7 +46,7 @@ def test_an_old_snapshot_is_named_with_its_pid(watched: Fleet) -> None:
 
 
 def test_partitions_about_to_be_missing_are_named(watched: Fleet) -> None:
-    with connect(watched.dsn) as person:
+    with connect(watched.owner) as person:
         with person.transaction(force_rollback=True):
             # Whoever wants to make partitions waits for this row.
             person.execute("select from pgtick.partition_windows where parent = 'jobs' for update")

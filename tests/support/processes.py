@@ -130,14 +130,18 @@ class Worker:
 
 
 class Fleet:
-    """Starts workers on one database and ends them all; their logs are printed, for a test that failed."""
+    """Starts workers on one database and ends them all; their logs are printed, for a test that failed.
 
-    def __init__(self, dsn: str, folder: Path) -> None:
+    `owner` is another address of the database, for the test itself: workers may be a role with fewer rights.
+    """
+
+    def __init__(self, dsn: str, folder: Path, *, owner: str | None = None) -> None:
         self.dsn = dsn
         self.folder = folder
         self.ledger = Ledger(folder / "ledger")
         self.workers: list[Worker] = []
-        self.connection = connect(dsn)
+        self.owner = owner or dsn
+        self.connection = connect(self.owner)
 
     def start(self, dsn: str | None = None, **settings: Any) -> Worker:
         """A worker with hasty settings and these on top, e.g. `lease_s=5`; its loops run when this returns."""

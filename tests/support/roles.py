@@ -1,6 +1,7 @@
 """The roles of migrations/roles.sql on the test server, with a login each.
 
-`PGTICK_TEST_ROLE=app pytest …` runs API and workers of every test as a role that may not touch the schema.
+API and workers of every test run as a role that may not touch the schema; `PGTICK_TEST_ROLE=owner pytest …` runs them
+as the one that made it.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ PASSWORD = "only-for-tests"
 
 def wanted() -> str:
     """The role that API and workers of this run have; empty for the owner."""
-    role = os.environ.get("PGTICK_TEST_ROLE", "")
+    # On a server that was given, we may not be allowed to make roles.
+    role = os.environ.get("PGTICK_TEST_ROLE") or ("owner" if os.environ.get("TEST_DATABASE_URL") else "app")
     return "" if role == "owner" else role
 
 
@@ -40,6 +42,12 @@ def make(admin: str) -> None:
 
 def login(role: str) -> str:
     return f"pgtick_test_{role}"
+
+
+def runtime(owner_dsn: str) -> str:
+    """The database as API and workers reach it."""
+    role = wanted()
+    return address(owner_dsn, role) if role else owner_dsn
 
 
 def address(dsn: str, role: str) -> str:
