@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import psycopg
 import pytest
+from psycopg.types.json import Jsonb
+
+from app.schedule.dates import parse_date
 
 Connection = psycopg.Connection[Any]
 
@@ -108,3 +112,77 @@ def test_cancelling_ends_what_has_not_started(connection: Connection) -> None:
     job_id = create(connection, "send_email", "2026-12-01T10:00:00Z")
     assert connection.execute("select pgtick.cancel_job(%s)", [job_id]).fetchone() == (1,)
     assert statuses(connection, job_id) == [("CANCELLED",)]
+
+
+@pytest.mark.parametrize(
+    ("local", "zone", "instant"),
+    [
+        ("2027-03-14T02:30", "America/New_York", "2027-03-14T07:00:00Z"),
+        ("2027-11-07T01:30:15.25", "America/New_York", "2027-11-07T05:30:15.25Z"),
+        ("2027-10-03 02:10", "Australia/Lord_Howe", "2027-10-02T15:30:00Z"),
+        ("2027-07-01T10:00", "Asia/Kolkata", "2027-07-01T04:30:00Z"),
+    ],
+)
+def test_a_local_date_is_the_instant_that_clocks_there_show(
+    connection: Connection, local: str, zone: str, instant: str
+) -> None:
+    job_id = create(connection, "send_email", local, "{}", "u", zone)
+    row = connection.execute("select run_at from pgtick.jobs where job_id = %s", [job_id]).fetchone()
+    assert row == (datetime.fromisoformat(instant),)
+
+
+def test_local_dates_mean_the_same_in_sql_and_in_the_api(connection: Connection) -> None:
+    """Every half hour of the days on which clocks change, in zones of all kinds."""
+    now = datetime(2024, 1, 1, tzinfo=UTC)
+    days = {
+        "America/New_York": ["2024-03-10", "2024-11-03"],
+        "Europe/Berlin": ["2025-03-30", "2025-10-26"],
+        "Australia/Lord_Howe": ["2025-04-06", "2025-10-05"],
+        "Africa/Casablanca": ["2025-02-23", "2025-04-06"],
+        "America/Santiago": ["2025-04-05", "2025-09-06", "2025-09-07"],
+        "Asia/Tehran": ["2025-03-21"],
+    }
+    walls = [
+        (zone, (datetime.fromisoformat(day) + timedelta(minutes=30 * n)).isoformat())
+        for zone, dates in days.items()
+        for day in dates
+        for n in range(48)
+    ]
+    rows = connection.execute(
+        "select pgtick.instant_of(local::timestamp, zone) from unnest(%s::text[], %s::text[]) with ordinality"
+        " as wall (zone, local, n) order by n",
+        [[zone for zone, _ in walls], [local for _, local in walls]],
+    ).fetchall()
+    assert [row[0] for row in rows] == [parse_date(local, zone, now)[0] for zone, local in walls]
+
+
+def test_policies_are_kept_and_reach_the_execution(connection: Connection) -> None:
+    policies = Jsonb({"overlap": "queue_one", "expires_after_s": 30})
+    row = connection.execute("select pgtick.create_job('send_email', policies => %s)", [policies]).fetchone()
+    assert row is not None
+    found = connection.execute(
+        "select j.policies, p.overlap, extract(epoch from p.expires_at - p.due_at)::int"
+        " from pgtick.jobs j join pgtick.pending_executions p using (job_id) where job_id = %s",
+        [row[0]],
+    )
+    assert found.fetchone() == ({"overlap": "queue_one", "expires_after_s": 30}, "queue_one", 30)
+
+
+@pytest.mark.parametrize(
+    ("schedule", "policies", "field"),
+    [
+        ("* * * * *", {"overlop": "skip"}, "policies.overlop"),
+        ("* * * * *", {"overlap": "wait"}, "policies.overlap"),
+        ("* * * * *", {"jitter_s": -1}, "policies.jitter_s"),
+        ("* * * * *", {"max_runs": "3"}, "policies.max_runs"),
+        ("* * * * *", [1], "policies"),
+        ("now", {"missed": "all"}, "policies.missed"),
+        ("2027-02-30T10:00:00Z", {}, "schedule"),
+        ("2027-03-01T10:00:00", {}, "schedule"),
+    ],
+)
+def test_bad_policies_and_dates_name_the_field(
+    connection: Connection, schedule: str, policies: Any, field: str
+) -> None:
+    with pytest.raises(psycopg.errors.InvalidParameterValue, match=f"^{field}: "):
+        connection.execute("select pgtick.create_job('send_email', %s, policies => %s)", [schedule, Jsonb(policies)])
