@@ -870,9 +870,9 @@ CREATE FUNCTION pgtick.grant_roles() RETURNS text[]
 declare
     -- Functions that only look.
     looking constant text[] := array['execution_id', 'explain', 'in_words', 'lateness_bounds', 'lateness_quantile', 'next_runs', 'uuid7_floor', 'uuid7_time'];
-    -- What people on call do. It runs as its owner: they have no rights on the tables themselves.
-    acting constant text[] := array['create_job', 'cancel_job', 'cancel_execution', 'pause_job', 'resume_job', 'run_now', 'backfill', 'skip_run',
-        'edit_job', 'retry_failed', 'reschedule', 'drain_worker', 'ensure_partitions'];
+    -- What people on call do, all that leaves an audit entry. It runs as its owner: they have no rights on the tables.
+    acting constant text[] := array['create_job', 'cancel_execution', 'reschedule', 'ensure_partitions'] || array(
+        select p.proname::text from pg_proc p where p.pronamespace = 'pgtick'::regnamespace and p.prosrc like '%pgtick.audit(%' and p.proname <> 'grant_roles');
     given text[] := array(select rolname from pg_roles where rolname in ('pgtick_app', 'pgtick_operator', 'pgtick_reader') order by 1);
     thing record;
     taker text;
@@ -888,6 +888,9 @@ begin
     end loop;
     foreach taker in array given loop
         execute format('grant usage on schema pgtick to %I', taker);
+        if taker = 'pgtick_app' then
+            execute format('grant usage on all sequences in schema pgtick to %I', taker);
+        end if;
         for thing in
             select p.oid::regprocedure as signature from pg_proc p
             where p.pronamespace = 'pgtick'::regnamespace and p.prokind = 'f'
@@ -1419,7 +1422,7 @@ end $_$;
 COMMENT ON FUNCTION pgtick.read_schedule(schedule text, timezone text, OUT kind text, OUT expression text, OUT at timestamp with time zone) IS 'What a schedule means: NOW, a DATE and its instant, or CRON and its expression, which a planner checks. Raises for anything else.';
 
 CREATE FUNCTION pgtick.rerun(job_id uuid, scheduled_at timestamp with time zone) RETURNS text
-    LANGUAGE plpgsql
+    LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
     AS $$
 declare
