@@ -10,12 +10,33 @@ from psycopg.rows import dict_row
 
 from app.domain.job import NewJob
 from app.store import arrays
+from app.store.copying import lines
 from app.store.pool import Connection
 
 _INSERT = """
 select pgtick.insert_jobs(
     %s::uuid[], %s::text[], %s::text[], %s::text[], %s::text[], %s::text[], %s::timestamptz[], %s::timestamptz[],
     %s::text[], %s::int2[], %s::float8[], %s::text[], %s::text[], %s::timestamptz[], %s::timestamptz[], %s), now()
+"""
+
+COPY_FROM = 100
+"""So many jobs are worth the round trips of COPY: it writes 140 bytes of WAL a job less than INSERT."""
+
+# Until when there are partitions for what waits and for what has run.
+_FACTS = """
+select now(),
+       (select min(until_at) from pgtick.partition_windows
+        where parent in ('pending_executions', 'finished_executions')),
+       array(select (t.task_id, t.task_key, t.priority) from pgtick.tasks t where t.task_id = any (%s))
+"""
+_COPY_JOBS = """
+copy pgtick.jobs
+    (job_id, user_id, task_id, schedule_type, timezone, run_at, parameters, max_retries, timeout_s, policies)
+from stdin
+"""
+_COPY_PENDING = """
+copy pgtick.pending_executions (job_id, scheduled_at, due_at, user_id, task_key, priority, overlap, expires_at)
+from stdin
 """
 
 _GET = """
@@ -46,10 +67,64 @@ class Written(NamedTuple):
 
 
 def insert(connection: Connection, jobs: Sequence[NewJob], zone_version: str) -> Written:
-    """Writes jobs in one statement: all or none."""
+    """Writes jobs: all or none."""
+    if len(jobs) < COPY_FROM:
+        return _insert(connection, jobs, zone_version)
+    with connection.transaction():
+        copied = _copy(connection, jobs)
+        rest = [job for job in jobs if job.job_id not in copied]
+        written = _insert(connection, rest, zone_version)
+    return Written(written.now, min(filter(None, (written.earliest, *copied.values())), default=None))
+
+
+def _insert(connection: Connection, jobs: Sequence[NewJob], zone_version: str) -> Written:
     row = connection.execute(_INSERT, _columns(jobs, zone_version)).fetchone()
     assert row is not None
     return Written(now=row[1], earliest=row[0])
+
+
+def _copy(connection: Connection, jobs: Sequence[NewJob]) -> dict[str, datetime]:
+    """Writes those that wait in a partition from the start, as `pgtick.insert_jobs` would; returns their due times."""
+    row = connection.execute(_FACTS, [list({job.task_id for job in jobs})]).fetchone()
+    assert row is not None
+    now, made_until, tasks = row
+    keys = {task_id: int(key) for task_id, key, _ in tasks}
+    priorities = {task_id: int(priority) for task_id, _, priority in tasks}
+    ready = [job for job in jobs if job.expression is None and job.task_id in keys]
+    dues = [job.starts_at(now) or now for job in ready]
+    if any(due >= made_until for due in dues):
+        ready = [job for job, due in zip(ready, dues, strict=True) if due < made_until]
+        dues = [due for due in dues if due < made_until]
+    ids, users, tasks = [job.job_id for job in ready], [job.user_id for job in ready], [job.task_id for job in ready]
+    with connection.cursor().copy(_COPY_JOBS) as copy:
+        copy.write(
+            lines(
+                ids,
+                users,
+                tasks,
+                [job.schedule_type for job in ready],
+                [job.timezone for job in ready],
+                [job.run_at or now for job in ready],
+                [job.parameters for job in ready],
+                [job.max_retries for job in ready],
+                [job.timeout_s for job in ready],
+                [job.policies for job in ready],
+            )
+        )
+    with connection.cursor().copy(_COPY_PENDING) as copy:
+        copy.write(
+            lines(
+                ids,
+                [job.runs_at(now) for job in ready],
+                dues,
+                users,
+                [keys[task] for task in tasks],
+                [priorities[task] for task in tasks],
+                [job.overlap for job in ready],
+                [job.expires_at for job in ready],
+            )
+        )
+    return dict(zip(ids, dues, strict=True))
 
 
 def created_at(connection: Connection, job_id: str) -> datetime | None:
