@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from flask import current_app, request
+from flask import request
 
 from app.dashboard import backend, session
 from app.dashboard.backend import Refused
@@ -53,17 +53,6 @@ def query(*names: str, times: bool = False) -> Wanted:
             else:
                 wanted.query[name] = at.isoformat().replace("+00:00", "Z")
     return wanted
-
-
-def takes(path: str, name: str, value: str) -> bool:
-    """Whether the API knows a filter; asked once, with a value that is fine."""
-    known: dict[tuple[str, str], bool] = current_app.extensions.setdefault("pgtick-filters", {})
-    if (path, name) not in known:
-        answer = backend.ask("GET", path, {name: value, "limit": 1})
-        if answer.status not in (200, 400):
-            return False
-        known[path, name] = answer.ok
-    return known[path, name]
 
 
 def following(cursor: str | None) -> dict[str, str] | None:

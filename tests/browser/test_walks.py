@@ -164,6 +164,15 @@ def test_executions_are_filtered(browser: Browser) -> None:
     browser.click("Filter")
     browser.sees("to be filtered")
     assert [row.text for row in browser.all("#rows .status")] == ["failed"]
+    browser.fill("error", "be filtered")
+    browser.click("Filter")
+    assert [row.text for row in browser.all("#rows .status")] == ["failed"]
+    browser.fill("error", "nothing like it")
+    browser.click("Filter")
+    browser.sees("No execution is like that")
+    browser.open("/ui/jobs?schedule_type=CRON&user_id=filtered")
+    browser.sees("No job is like that")
+    browser.open("/ui/executions?user_id=filtered")
     browser.fill("status", "COMPLETED")
     browser.click("Filter")
     browser.sees("No execution is like that")

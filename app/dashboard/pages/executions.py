@@ -32,7 +32,6 @@ def executions() -> Response:
         wanted=wanted,
         statuses=STATUSES,
         tasks=listings.task_names(),
-        by_error=listings.takes("/executions", "error", "x"),
     )
 
 

@@ -35,7 +35,6 @@ def jobs() -> Response:
         statuses=STATUSES,
         tasks=listings.task_names(),
         in_words=in_words,
-        by_schedule=listings.takes("/jobs", "schedule_type", "CRON"),
     )
 
 
