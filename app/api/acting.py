@@ -108,11 +108,11 @@ def rerun(execution_id: str) -> Response:
 def create() -> Response:
     asked, body = structs.read(OperationPost)
     wanted = _wanted(asked)
+    user_id = auth.acting_user()
+    key = read_key(user_id, body)
     if asked.dry_run:
         matched = current().pool.run(lambda c: operations.count(c, wanted))
         return responses.answer({"action": wanted.action, "dry_run": True, "matched": matched})
-    user_id = auth.acting_user()
-    key = read_key(user_id, body)
 
     def add(connection: Any) -> tuple[str, bool]:
         with verbs.acting(connection, user_id):

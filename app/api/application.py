@@ -3,10 +3,18 @@
 from __future__ import annotations
 
 from flask import Flask
+from werkzeug.routing import BaseConverter
 
 from app.api import acting, auth, executions, health, jobs, metrics, openapi, problems, schedules, tasks, verbs
 from app.api.services import EXTENSION, Services
 from app.settings import Settings
+
+
+class _Id(BaseConverter):
+    """An id in an address: none is named like what else is there, which has methods of its own."""
+
+    regex = "(?!batch$)[^/]+"
+    part_isolating = True
 
 
 def create_app(settings: Settings | None = None) -> Flask:
@@ -15,6 +23,7 @@ def create_app(settings: Settings | None = None) -> Flask:
     app = Flask("pgtick", static_folder=None)
     app.config["MAX_CONTENT_LENGTH"] = settings.max_body_bytes
     app.url_map.strict_slashes = False
+    app.url_map.converters["default"] = _Id
     app.extensions[EXTENSION] = Services.make(settings)
     problems.install(app)
     auth.install(app, settings)

@@ -29,6 +29,7 @@ PARAMETERS = (
     "limit",
     "cursor",
 )
+LONGEST = {"user_id": 200, "task_id": 200}
 NEWEST_FIRST = "-scheduled_at"
 SORTS = (NEWEST_FIRST, "scheduled_at")
 # `+02:00` unescaped in a query arrives as ` 02:00`.
@@ -76,7 +77,7 @@ def text_of(name: str) -> str | None:
         return None
     if len(values) > 1:
         raise bad_parameter(name, "is there more than once")
-    if not values[0] or "\0" in values[0] or len(values[0]) > 1000:
+    if not values[0] or "\0" in values[0] or len(values[0]) > LONGEST.get(name, 1000):
         raise bad_parameter(name, "has no usable value")
     return values[0]
 

@@ -47,9 +47,10 @@ def create() -> Response:
     planned = plan(read, uuid7(clock.now()), auth.acting_user(), clock.now_utc(), exists, check)
     if isinstance(planned, list):
         raise problems.invalid(planned)
+    key = read_key(planned.job.user_id, body)
     if filters.read_flag("dry_run"):
         return responses.answer(responses.created_job(planned, clock.now_utc()) | {"job_id": None})
-    created = services.writer.create(planned.job, read_key(planned.job.user_id, body))
+    created = services.writer.create(planned.job, key)
     planned.job.job_id = created.job_ids[0]
     headers = {"Location": f"/jobs/{planned.job.job_id}"}
     if created.replayed:
