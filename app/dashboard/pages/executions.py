@@ -11,28 +11,41 @@ from werkzeug.wrappers import Response as AnyResponse
 from app.clock import clock
 from app.dashboard import acts, backend, formats, listings, session
 from app.dashboard.blueprint import blueprint, go, page
-from app.domain.execution import FINAL, STATUSES, ExecutionId
+from app.domain.execution import COMPLETED, FINAL, PENDING, STATUSES, ExecutionId
 from app.domain.ids import parse_uuid
 from app.store import monitoring
 
 LIMIT = 50
+ERROR_SPAN = timedelta(days=1)
 
 
 @blueprint.get("/ui/executions")
 def executions() -> Response:
     wanted = listings.query("user_id", "task_id", "status", "error", times=True)
+    if "error" in wanted.query and "status" not in wanted.query:
+        # What completed has none: history is gone through by the index of the rest.
+        wanted.query["status"] = ",".join(status for status in STATUSES if status not in (PENDING, COMPLETED))
+    bounded = "error" in wanted.query and "start_time" not in wanted.query
+    if bounded:
+        # No index knows texts: without a bound a rare one is looked for in all of history.
+        wanted.query["start_time"] = _at(-ERROR_SPAN)
     if "coming" not in request.args and "end_time" not in wanted.query and not _only_coming(wanted.query):
         # Newest first would begin with next month.
-        wanted.query["end_time"] = (clock.now_utc() + timedelta(seconds=1)).isoformat().replace("+00:00", "Z")
+        wanted.query["end_time"] = _at(timedelta(seconds=1))
     found = wanted.read("/executions", LIMIT)
     return page(
         "executions.html",
         rows=found.get("executions", []),
         next=listings.following(found.get("next_cursor")),
         wanted=wanted,
+        bounded=bounded,
         statuses=STATUSES,
         tasks=listings.task_names(),
     )
+
+
+def _at(ahead: timedelta) -> str:
+    return (clock.now_utc() + ahead).isoformat().replace("+00:00", "Z")
 
 
 def _only_coming(query: dict[str, Any]) -> bool:
