@@ -332,7 +332,7 @@ def test_the_oldest_first_is_the_newest_first_turned_round(
 ) -> None:
     for n in range(7):
         job_id = rows.job("ann" if n % 2 else "bob")
-        rows.finished(job_id, -n * 7000 if n < 2 else n // 3, "FAILED" if n % 3 else "COMPLETED")
+        rows.finished(job_id, -n * 3000 if n < 2 else n // 3, "FAILED" if n % 3 else "COMPLETED")
     rows.pending(rows.job(), 4000)
     rows.running(rows.job("bob"), 3)
     rows.standing(rows.job(), 10**6)
