@@ -28,6 +28,8 @@ LEVELS = {
     "leases_recovered": logging.WARNING,
     "finding": logging.WARNING,
     "run_abandoned": logging.ERROR,
+    "worker_died": logging.ERROR,
+    "lease_keeper_died": logging.ERROR,
     "report_unstorable": logging.ERROR,
     "report_given_up": logging.ERROR,
     "reports_held": logging.WARNING,

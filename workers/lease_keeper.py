@@ -1,8 +1,9 @@
 """The process that keeps a worker's leases: `python -m workers.lease_keeper`, started by `workers.leases`.
 
 A process of its own, because a task may hold the interpreter of the worker for as long as it likes. It renews whatever
-the database says the worker has claimed, until the worker's end of its standard input closes. A worker that was stopped
-(SIGSTOP, a debugger) does no work: its leases are left to run out.
+the database says the worker has claimed, until the worker's end of its standard input closes: then the worker has
+died, and the keeper, who knows it first, says so. A worker that was stopped (SIGSTOP, a debugger) does no work: its
+leases are left to run out.
 
 Lines of JSON come in, with what changed of the worker's facts; one goes out after each round.
 """
@@ -22,6 +23,8 @@ from typing import Any
 
 import psycopg
 
+from app import logs
+from app.events import emit
 from app.settings import Settings
 from app.store import queries
 from app.store.connections import connect, cut, is_retryable
@@ -30,6 +33,12 @@ HUNG_AFTER_S = 10.0
 """A round that takes longer, or a third of a lease, loses its connection."""
 READINGS = 3
 """Of the database's clock in a round; the tightest counts, as each is as wrong as its round trip is long."""
+
+
+CHILDREN_DIE_S = 0.2
+"""The worker's children die with it, a moment later."""
+BURIAL_S = 30.0
+"""A keeper whose worker has died tries for so long to say so."""
 
 
 class Keeper:
@@ -41,6 +50,7 @@ class Keeper:
         self._facts: dict[str, Any] = {}
         self._told = threading.Event()
         self._over = False
+        self._busy = threading.Lock()
         self._connection: psycopg.Connection[Any] | None = None
 
     def run(self) -> None:
@@ -66,9 +76,33 @@ class Keeper:
                 self._over = True
             self._told.set()
         if not self._over:
-            os._exit(0)  # the worker has died
+            self._bury()
+            os._exit(0)
+
+    def _bury(self) -> None:
+        """The worker has died, and nobody else knows it yet: what it had claimed need not wait for its lease."""
+        time.sleep(CHILDREN_DIE_S)
+        if not self._busy.acquire(timeout=HUNG_AFTER_S):
+            return
+        deadline = time.monotonic() + BURIAL_S
+        while time.monotonic() < deadline:
+            try:
+                with connect(self._settings.database_url, application_name="pgtick leases") as connection:
+                    connection.execute("set lock_timeout = '2s'")
+                    row = connection.execute(queries.bury_worker, self._facts).fetchone()
+                assert row is not None
+                emit("worker_died", worker_id=self._facts["worker_id"], ahead=row[0], begun=row[1])
+                return
+            except Exception as error:
+                if not is_retryable(error):
+                    return  # its leases run out
+                time.sleep(0.5)
 
     def _round(self) -> dict[str, Any]:
+        with self._busy:
+            return self._guarded_round()
+
+    def _guarded_round(self) -> dict[str, Any]:
         try:
             if self._connection is None or self._connection.closed:
                 self._connection = connect(
@@ -128,7 +162,9 @@ def main() -> None:
     # A drain goes on until the worker says that it is over.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
-    Keeper(Settings.from_environment(), os.getppid()).run()
+    settings = Settings.from_environment()
+    logs.set_up(settings)
+    Keeper(settings, os.getppid()).run()
 
 
 if __name__ == "__main__":

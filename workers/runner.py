@@ -178,7 +178,8 @@ class Runner:
             return outcome_of(error)
 
     def _begin(self, execution: Execution) -> Context:
-        execution.started_at = self._clock.now()
+        # A later, looser reading of the clock may show less than the one that let this start.
+        execution.started_at = max(self._clock.now(), execution.due_at)
         execution.context = context = self._context(execution)
         return context
 

@@ -28,19 +28,24 @@ class Pair:
     def __init__(self) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="pgtick-chaos-"))
         self.folder.chmod(0o755)
-        self.primary = Cluster.temporary(fsync=True, settings=SETTINGS)
-        self._temporary = self.primary
-        self.primary._write("port", str(free_port()))
-        self.primary.start()
+        self.primary = self._temporary = Cluster.temporary(fsync=True, settings=SETTINGS)
+        self.standby: Cluster | None = None
         self._standby_port = free_port()
         self._made = 0
-        self.standby = self._make_standby()
+        try:
+            self.primary._write("port", str(free_port()))
+            self.primary.start()
+            self._ports = sorted([self.primary.port, self._standby_port])
+            self.rebuild()
+        except BaseException:
+            self.destroy()
+            raise
 
     @property
     def dsn(self) -> str:
-        ports = sorted([self.primary.port, self.standby.port])
+        first, second = self._ports
         return (
-            f"host=127.0.0.1,127.0.0.1 port={ports[0]},{ports[1]} user=pgtick password={self.primary.password}"
+            f"host=127.0.0.1,127.0.0.1 port={first},{second} user=pgtick password={self.primary.password}"
             " dbname=postgres target_session_attrs=read-write"
         )
 
@@ -64,6 +69,7 @@ class Pair:
     def fail_over(self) -> float:
         """Kills the primary and promotes the standby; returns when that accepted writes (monotonic seconds)."""
         self.in_step()
+        assert self.standby is not None
         port = self.primary.port
         self.primary.stop("immediate")
         self.standby.promote()
@@ -72,37 +78,32 @@ class Pair:
             connection.execute("select pg_reload_conf()")
         promoted = time.monotonic()
         self._discard(self.primary)
-        self.primary, self._standby_port = self.standby, port
+        self.primary, self.standby, self._standby_port = self.standby, None, port
         return promoted
 
     def rebuild(self) -> None:
-        """A new standby in the place of the primary that was killed."""
-        self.standby = self._make_standby()
-
-    def destroy(self) -> None:
-        for cluster in (self.standby, self.primary):
-            self._discard(cluster)
-        shutil.rmtree(self.folder, ignore_errors=True)
-
-    def _make_standby(self) -> Cluster:
+        """A new standby, in the place of a primary that was killed."""
         self._made += 1
-        standby = Cluster.standby_of(
-            self.primary, self.folder / f"node-{self._made}", settings=SETTINGS, slot=f"node_{self._made}"
-        )
+        slot = f"node_{self._made}"
+        standby = Cluster.standby_of(self.primary, self.folder / slot, settings=SETTINGS, slot=slot)
         standby._write("port", str(self._standby_port))
-        standby.start()
+        self.standby = standby.start()
         assert standby.port == self._standby_port
         with self.connect() as connection:
             # Slots of standbys that were discarded would hold back WAL.
-            connection.execute("select pg_drop_replication_slot(slot_name) from pg_replication_slots where not active")
+            connection.execute(
+                "select pg_drop_replication_slot(slot_name) from pg_replication_slots where slot_name <> %s", [slot]
+            )
             connection.execute("alter system set synchronous_standby_names = '*'")
             connection.execute("select pg_reload_conf()")
         self.in_step()
-        return standby
+
+    def destroy(self) -> None:
+        for cluster in dict.fromkeys((self.standby, self.primary, self._temporary)):
+            if cluster is not None:
+                self._discard(cluster)
+        shutil.rmtree(self.folder, ignore_errors=True)
 
     def _discard(self, cluster: Cluster) -> None:
-        if cluster is self._temporary:
-            cluster.stop("immediate")
-            shutil.rmtree(cluster.data, ignore_errors=True)
-        else:
+        if cluster.folder.exists():
             cluster.destroy()

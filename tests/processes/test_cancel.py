@@ -64,6 +64,17 @@ def test_the_retry_of_a_cancelled_job_does_not_start(shared: Fleet, tmp_path: Pa
     assert len(shared.ledger.starts(job)) == 1
 
 
+def test_a_claimed_execution_of_a_cancelled_job_does_not_start(fleet: Fleet) -> None:
+    fleet.start(lease_s=20, claim_ahead_s=5)
+    soon = "select to_char(now() at time zone 'UTC' + interval '4 s', 'YYYY-MM-DD\"T\"HH24:MI:SS.US\"Z\"')"
+    job = fleet.post("nap", fleet.value(soon))
+    fleet.eventually("select exists (select from pgtick.running_executions where job_id = %s)", [job])
+    assert fleet.value("select pgtick.cancel_job(%s)", [job]) == 1
+    cancelled = fleet.until(job, "CANCELLED")
+    assert (cancelled["started_at"], cancelled["attempt"]) == (None, 0)
+    assert not fleet.ledger.starts(job)
+
+
 def test_a_thousand_cancellations_race_claim_start_and_completion(shared: Fleet) -> None:
     """Jobs come due while they are cancelled: before, during and after they are claimed and started."""
     shared.connection.execute(

@@ -27,7 +27,7 @@ def test_a_worker_that_was_frozen_past_its_lease_is_refused(fleet: Fleet, tmp_pa
 
 def test_a_report_without_a_lease_is_refused_and_logged(fleet: Fleet, tmp_path: Path) -> None:
     # Renewals far apart: the worker learns of the loss only when it reports.
-    worker = fleet.start(lease_s=60, renew_s=30, janitor_s=60)
+    worker = fleet.start(lease_s=60, renew_s=30, janitor_s=60, unhealthy_s=60)
     job = fleet.post("once_freed", parameters={"path": str(tmp_path / "free")})
     fleet.until_started(job)
     fleet.start()
@@ -93,6 +93,8 @@ def test_a_batch_larger_than_the_places_runs_each_once(fleet: Fleet) -> None:
     for job in jobs:
         assert fleet.until(job, "COMPLETED")["losses"] == 0
         assert len(fleet.ledger.starts(job)) == 1
+    events = [entry["event"] for entry in fleet.ledger.entries(task_id="nap")]
+    assert events == ["started", "ended"] * 6, "one after the other"
 
 
 def test_rows_that_a_person_has_locked_cost_nobody_else_a_lease(fleet: Fleet) -> None:

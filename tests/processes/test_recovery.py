@@ -25,6 +25,22 @@ def test_a_killed_workers_execution_is_run_again_and_completed_once(fleet: Fleet
     assert [e["error"] for e in execution["errors"]] == ["lease lost: the worker died or hung"]
 
 
+def test_what_a_dead_process_had_claimed_need_not_wait_for_its_lease(fleet: Fleet, tmp_path: Path) -> None:
+    slow = {"lease_s": 100, "renew_s": 5}
+    first = fleet.start(claim_ahead_s=10, **slow)
+    job = fleet.post("once_freed", parameters={"path": str(tmp_path / "free")})
+    fleet.until_started(job)
+    soon = "select to_char(now() at time zone 'UTC' + interval '6 s', 'YYYY-MM-DD\"T\"HH24:MI:SS.US\"Z\"')"
+    ahead = fleet.post("nap", fleet.value(soon))
+    fleet.eventually("select exists (select from pgtick.running_executions where job_id = %s)", [ahead])
+    fleet.start(**slow)
+    first.kill()
+    assert fleet.until(job, "COMPLETED", timeout=40)["losses"] == 1
+    assert fleet.until(ahead, "COMPLETED")["losses"] == 0, "it cannot have started: no suspect"
+    assert first.says("worker_died")
+    assert fleet.value("select state from pgtick.workers where worker_id = %s", [first.worker_id()]) == "LOST"
+
+
 def test_a_poison_job_fails_within_its_attempts_and_its_ten_neighbours_complete_uncharged(fleet: Fleet) -> None:
     fleet.register()
     # Due in the same instant, so that one claim takes them all.

@@ -93,7 +93,7 @@ def test_a_worker_leaves_what_it_does_not_know_to_others(fleet: Fleet) -> None:
 
 def test_work_by_hand_on_the_tables_harms_nobody_else(fleet: Fleet) -> None:
     worker = fleet.start()
-    held, moved, deleted, done = (fleet.post("nap", parameters={"seconds": 1.5}) for _ in range(4))
+    held, moved, deleted, done = (fleet.post("nap", parameters={"seconds": 4}) for _ in range(4))
     for job in (held, moved, deleted, done):
         fleet.until_started(job)
     with connect(fleet.dsn) as person:
