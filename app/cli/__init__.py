@@ -8,7 +8,7 @@ import click
 import psycopg
 
 from app import logs
-from app.cli import archive, jobs, schedules, server, tokens
+from app.cli import archive, completion, executions, jobs, schedules, server, tasks, tokens, workers
 from app.errors import PgtickError, SettingsError
 from app.settings import Settings
 
@@ -27,14 +27,14 @@ def pgtick(context: click.Context) -> None:
     logs.set_up(context.obj)
 
 
-for command in [*server.commands, *jobs.commands, *schedules.commands, *tokens.commands, *archive.commands]:
+for command in [*server.commands, *jobs.commands, *schedules.commands, *tokens.commands, *archive.commands, *executions.commands, *tasks.commands, *workers.commands, *completion.commands]:
     pgtick.add_command(command)
 
 
 def main() -> None:
     """Runs the command and turns errors into one line and an exit status."""
     try:
-        pgtick(standalone_mode=True)
+        pgtick(standalone_mode=True, prog_name="pgtick")
     except SettingsError as error:
         click.echo("\n".join(error.faults), err=True)
         sys.exit(MISCONFIGURED)

@@ -1,4 +1,4 @@
-"""Jobs: pause, resume, run, skip, backfill, edit, next."""
+"""Jobs: add, list, show, cancel, pause, resume, run, skip, backfill, edit, next."""
 
 from __future__ import annotations
 
@@ -7,20 +7,104 @@ import json
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import datetime
-from typing import Any
+from datetime import UTC, datetime
+from typing import Any, NoReturn
 
 import click
 
+from app.cli.listing import filter_of, filter_options
+from app.cli.output import json_option, show, show_one
 from app.settings import Settings
-from app.store import verbs
+from app.store import job_search, verbs
+from app.store import jobs as store
 from app.store.connections import connect
 from app.store.pool import Connection
+from app.store.users import Users
 
 
 @click.group()
 def jobs() -> None:
     """Jobs, and what can be done to them. Times are ISO 8601 with an offset."""
+
+
+@jobs.command()
+@click.argument("task_id")
+@click.argument("parameters", nargs=-1, metavar="[NAME=VALUE]...")
+@click.option("--schedule", help='A cron expression, a date, or "now", which is the default.')
+@click.option("--timezone", help="A name such as Europe/Berlin.")
+@click.option("--user", "user_id", help="Whose job it is.")
+@click.option("--max-retries", type=int)
+@click.option("--timeout-s", type=float)
+@click.option("--policies", help='JSON, for example {"overlap": "allow"}.')
+@click.option("--key", help="A name for this request: once more with it makes no second job.")
+@json_option
+@click.pass_obj
+def add(
+    settings: Settings, /, task_id: str, parameters: tuple[str, ...], key: str | None, as_json: bool, **given: Any
+) -> None:
+    """Add a job. A VALUE that is JSON is taken as such, any other as text; prints the id of the job."""
+    from app.cli.adding import add_job
+
+    body: dict[str, Any] = {"task_id": task_id, "parameters": dict(_parameter(text) for text in parameters)}
+    body |= {name: value for name, value in given.items() if value is not None}
+    if "policies" in body:
+        try:
+            body["policies"] = json.loads(body["policies"])
+        except ValueError as error:
+            raise click.BadParameter(f"is not JSON: {error}", param_hint="--policies") from None
+    made = add_job(settings, body, key)
+    if isinstance(made, list):
+        click.echo("\n".join(f"{fault.pointer}: {fault.detail}" for fault in made), err=True)
+        sys.exit(1)
+    if as_json:
+        show_one(made, as_json)
+    else:
+        click.echo(made["job_id"])
+
+
+@jobs.command("list")
+@filter_options
+@json_option
+@click.pass_obj
+def list_(settings: Settings, /, as_json: bool, limit: int, **given: Any) -> None:
+    """List jobs, each with its newest execution that matches, newest first."""
+    with connect(settings.database_url) as connection:
+        wanted = filter_of(connection, given)
+        page = job_search.page(connection, wanted, None, limit, datetime.now(UTC), Users())
+    rows = [
+        item.job
+        | {name: item.execution[name] for name in ("status", "scheduled_at", "attempt", "error")}
+        | {"parameters": json.loads(item.job["parameters"])}
+        for item in page.items
+    ]
+    columns = ("job_id", "task_id", "user_id", "status", "expression", "scheduled_at", "next_run_at", "error")
+    show(rows, columns, as_json)
+
+
+@jobs.command("show")
+@click.argument("job_id", type=click.UUID)
+@json_option
+@click.pass_obj
+def show_(settings: Settings, job_id: object, as_json: bool) -> None:
+    """Show one job, and in a sentence how it stands."""
+    with connect(settings.database_url) as connection:
+        row = store.get(connection, str(job_id))
+        said = connection.execute("select pgtick.explain(%s)", [str(job_id)]).fetchone()
+    if row is None:
+        _missing(job_id)
+    show_one(row | {"parameters": json.loads(row["parameters"]), "explanation": said and said[0]}, as_json)
+
+
+@jobs.command()
+@click.argument("job_id", type=click.UUID)
+@click.pass_obj
+def cancel(settings: Settings, job_id: object) -> None:
+    """Cancel what has not started, for good; what runs goes on."""
+    with _acting(settings) as (connection, _):
+        cancelled = store.cancel(connection, str(job_id))
+    if cancelled is None:
+        _missing(job_id)
+    click.echo("cancelled" if cancelled else "there was nothing left to cancel")
 
 
 @jobs.command()
@@ -124,6 +208,21 @@ def next_(settings: Settings, job_id: object, n: int) -> None:
 
     with _acting(settings) as (connection, now):
         show_runs(next_runs(connection, str(job_id), n, now))
+
+
+def _parameter(text: str) -> tuple[str, Any]:
+    name, equals, value = text.partition("=")
+    if not equals or not name:
+        raise click.BadParameter(f"{text!r} is not NAME=VALUE", param_hint="NAME=VALUE")
+    try:
+        return name, json.loads(value)
+    except ValueError:
+        return name, value
+
+
+def _missing(job_id: object) -> NoReturn:
+    click.echo(f"there is no job {job_id}", err=True)
+    sys.exit(1)
 
 
 def show_runs(found: dict[str, Any]) -> None:

@@ -1,0 +1,113 @@
+"""Executions: list, show, retry, cancel."""
+
+from __future__ import annotations
+
+import getpass
+import json
+import sys
+from datetime import UTC, datetime
+from typing import Any, NoReturn
+
+import click
+
+from app.cli.listing import filter_of, filter_options
+from app.cli.output import json_option, show, show_one
+from app.domain.execution import ExecutionId
+from app.settings import Settings
+from app.store import executions as store
+from app.store import verbs
+from app.store.connections import connect
+from app.store.search import Search
+from app.store.users import Users
+
+COLUMNS = ("execution_id", "task_id", "user_id", "status", "attempt", "scheduled_at", "started_at", "error")
+
+
+@click.group()
+def executions() -> None:
+    """What happened, and what is about to."""
+
+
+@executions.command("list")
+@filter_options
+@json_option
+@click.pass_obj
+def list_(settings: Settings, /, as_json: bool, limit: int, **given: Any) -> None:
+    """List executions, newest first."""
+    with connect(settings.database_url) as connection:
+        search = Search(connection, filter_of(connection, given), datetime.now(UTC), Users())
+        rows = search.page(None, limit)
+        names = dict(connection.execute("select task_key, task_id from pgtick.tasks").fetchall())
+    show([_shown(row | {"task_id": names.get(row["task_key"])}) for row in rows], COLUMNS, as_json)
+
+
+@executions.command("show")
+@click.argument("execution_id")
+@json_option
+@click.pass_obj
+def show_(settings: Settings, execution_id: str, as_json: bool) -> None:
+    """Show one execution, and in a sentence how it stands."""
+    known = _known(execution_id)
+    with connect(settings.database_url) as connection:
+        row = store.get(connection, known)
+        said = connection.execute("select pgtick.explain(%s)", [execution_id]).fetchone()
+    if row is None:
+        _missing(execution_id)
+    show_one(_shown(row) | {"explanation": said and said[0]}, as_json)
+
+
+@executions.command()
+@click.argument("execution_id")
+@click.pass_obj
+def retry(settings: Settings, execution_id: str) -> None:
+    """Run one that is over once more; prints the id of the new one."""
+    known = _known(execution_id)
+    with (
+        connect(settings.database_url) as connection,
+        verbs.refusals(),
+        verbs.acting(connection, getpass.getuser()),
+    ):
+        row = connection.execute("select pgtick.rerun(%s, %s)", [known.job_id, known.scheduled_at]).fetchone()
+    click.echo(row and row[0])
+
+
+@executions.command()
+@click.argument("execution_id")
+@click.pass_obj
+def cancel(settings: Settings, execution_id: str) -> None:
+    """Cancel one; if it runs, its worker is told to stop it."""
+    known = _known(execution_id)
+    with connect(settings.database_url) as connection, verbs.acting(connection, getpass.getuser()):
+        query = "select pgtick.cancel_execution(%s, %s)"
+        row = connection.execute(query, [known.job_id, known.scheduled_at]).fetchone()
+    status = row and row[0]
+    if status is None:
+        _missing(execution_id)
+    click.echo("it is being stopped" if status == "IN_PROGRESS" else f"it is {status}")
+    if status not in ("CANCELLED", "IN_PROGRESS"):
+        sys.exit(1)
+
+
+def _shown(row: dict[str, Any]) -> dict[str, Any]:
+    """Identifying members first, JSON as JSON."""
+    shown = {"execution_id": str(ExecutionId(row["scheduled_at"], row["job_id"]))}
+    shown |= {name: value for name, value in row.items() if name not in ("task_key", "one_off")}
+    for name in ("errors", "result", "progress"):
+        if isinstance(shown.get(name), str):
+            shown[name] = json.loads(shown[name])
+    return shown
+
+
+def _known(execution_id: str) -> ExecutionId:
+    known = ExecutionId.parse(execution_id)
+    if known is None:
+        raise click.BadParameter("is no id of an execution: <scheduled_at in µs>-<job_id>", param_hint="EXECUTION_ID")
+    return known
+
+
+def _missing(execution_id: str) -> NoReturn:
+    click.echo(f"there is no execution {execution_id}", err=True)
+    sys.exit(1)
+
+
+commands = [executions]

@@ -1,0 +1,73 @@
+"""Options that listings of jobs and of executions share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any, TypeVar
+
+import click
+
+from app.domain.execution import STATUSES
+from app.domain.job import SCHEDULE_TYPES
+from app.schedule.dates import parse_instant
+from app.schedule.errors import ScheduleError
+from app.store.pool import Connection
+from app.store.search import Filter
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+_OPTIONS = (
+    click.option("--user", "user_id", help="Of this user only."),
+    click.option("--task", "task_id", help="Of this task only."),
+    click.option(
+        "--status",
+        "statuses",
+        multiple=True,
+        type=click.Choice(STATUSES, case_sensitive=False),
+        help="May be repeated.",
+    ),
+    click.option("--since", help="Scheduled at this time (ISO 8601 with an offset) or later."),
+    click.option("--until", help="Scheduled before this time."),
+    click.option("--error", help="With this in its error."),
+    click.option("--type", "kind", type=click.Choice(SCHEDULE_TYPES, case_sensitive=False), help="Kind of schedule."),
+    click.option("--oldest-first", is_flag=True),
+    click.option("--limit", "-n", type=click.IntRange(1, 10_000), default=20, show_default=True),
+)
+
+
+def filter_options(command: Command) -> Command:
+    for option in reversed(_OPTIONS):
+        command = option(command)
+    return command
+
+
+def filter_of(connection: Connection, given: dict[str, Any]) -> Filter:
+    """The filter that the options say; raises BadParameter for a task that is not there."""
+    task = None
+    if given["task_id"] is not None:
+        row = connection.execute(
+            "select task_id, task_key from pgtick.tasks where task_id = %s", [given["task_id"]]
+        ).fetchone()
+        if row is None:
+            raise click.BadParameter(f"no task {given['task_id']!r} is registered", param_hint="--task")
+        task = (row[0], row[1])
+    return Filter(
+        user_id=given["user_id"],
+        task=task,
+        statuses=frozenset(given["statuses"]) or None,
+        start=instant(given["since"], "--since"),
+        end=instant(given["until"], "--until"),
+        kind=given["kind"],
+        error=given["error"] and given["error"].lower(),
+        oldest_first=given["oldest_first"],
+    )
+
+
+def instant(text: str | None, option: str) -> datetime | None:
+    if text is None:
+        return None
+    try:
+        return parse_instant(text, option)
+    except ScheduleError as error:
+        raise click.BadParameter(error.rule, param_hint=option) from None

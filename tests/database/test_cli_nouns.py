@@ -1,0 +1,137 @@
+"""The command line for people and for programs: tables, --json, exit statuses, completion."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from typing import Any
+
+import psycopg
+import pytest
+from click.testing import CliRunner, Result
+
+from app.cli import pgtick
+from tests.support.api import Rows
+
+Connection = psycopg.Connection[Any]
+TASKS = """
+insert into pgtick.tasks (task_id, target, parameters_schema) values ('make_report', 'y', null), ('send_email', 'x', %s)
+"""
+SCHEMA = {"type": "object", "properties": {"to": {"type": "string"}}, "required": ["to"]}
+
+
+@pytest.fixture
+def rows(dsn: str, connection: Connection, monkeypatch: pytest.MonkeyPatch) -> Rows:
+    monkeypatch.setenv("DATABASE_URL", dsn)
+    connection.execute(TASKS, [json.dumps(SCHEMA)])
+    return Rows(connection)
+
+
+def call(*arguments: str) -> Result:
+    return CliRunner().invoke(pgtick, arguments)
+
+
+def read(*arguments: str) -> Any:
+    result = call(*arguments, "--json")
+    assert result.exit_code == 0, result.output
+    return json.loads(result.output)
+
+
+def test_a_job_is_added_listed_shown_and_cancelled(rows: Rows) -> None:
+    arguments = ("jobs", "add", "send_email", "to=john@example.com", "copies=[1, 2]", "--schedule", "0 10 * * *")
+    job_id = call(*arguments, "--user", "ann", "--key", "k").output.strip()
+    assert call(*arguments, "--user", "ann", "--key", "k").output.strip() == job_id
+    [listed] = read("jobs", "list", "--user", "ann")
+    assert (listed["job_id"], listed["status"], listed["expression"]) == (job_id, "PENDING", "0 10 * * *")
+    table = call("jobs", "list").output.splitlines()
+    assert table[0].split()[:3] == ["JOB", "ID", "TASK"]
+    assert table[1].startswith(job_id)
+    shown = read("jobs", "show", job_id)
+    assert shown["parameters"] == {"to": "john@example.com", "copies": [1, 2]}
+    assert "explanation" in call("jobs", "show", job_id).output
+    assert call("jobs", "cancel", job_id).output == "cancelled\n"
+    assert call("jobs", "cancel", job_id).output == "there was nothing left to cancel\n"
+    assert read("jobs", "list", "--status", "cancelled")[0]["job_id"] == job_id
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "says"),
+    [
+        (("jobs", "add", "nope"), 1, "/task_id: no task 'nope' is registered"),
+        (("jobs", "add", "send_email"), 1, "/parameters/to: the task needs this parameter"),
+        (("jobs", "add", "make_report", "--schedule", "0 0 30 2 *"), 1, "/schedule: no month has such a day"),
+        (("jobs", "add", "make_report", "x"), 2, "'x' is not NAME=VALUE"),
+        (("jobs", "add", "make_report", "--policies", "{"), 2, "is not JSON"),
+        (("jobs", "show", "01a22b71-1d75-740f-a9c2-cdb05c1549c9"), 1, "there is no job"),
+        (("jobs", "cancel", "01a22b71-1d75-740f-a9c2-cdb05c1549c9"), 1, "there is no job"),
+        (("jobs", "list", "--task", "nope"), 2, "no task 'nope' is registered"),
+        (("jobs", "list", "--since", "yesterday"), 2, "ISO 8601"),
+        (("executions", "show", "x"), 2, "is no id of an execution"),
+        (("executions", "retry", "1-01a22b71-1d75-740f-a9c2-cdb05c1549c9"), 1, "there is no job"),
+        (("executions", "cancel", "1-01a22b71-1d75-740f-a9c2-cdb05c1549c9"), 1, "there is no execution"),
+        (("tasks", "show", "nope"), 1, "there is no task"),
+        (("workers", "drain", "nowhere"), 1, "no worker"),
+    ],
+)
+def test_what_cannot_be_done_is_said_with_an_exit_status(
+    rows: Rows, arguments: tuple[str, ...], status: int, says: str
+) -> None:
+    result = call(*arguments)
+    output = result.output + (str(result.exception) if result.exception else "")
+    assert result.exit_code == status, output
+    assert says in output.replace("\n", " ")
+
+
+def test_executions_are_listed_shown_retried_and_cancelled(rows: Rows) -> None:
+    job_id = rows.job()
+    rows.finished(job_id, 0, "FAILED", error="boom\nbang")
+    rows.finished(rows.job("bob", "make_report"), 1)
+    [failed] = read("executions", "list", "--error", "BOOM")
+    assert (failed["job_id"], failed["task_id"], failed["error"]) == (job_id, "send_email", "boom\nbang")
+    assert [row["user_id"] for row in read("executions", "list")] == ["bob", "ann"]
+    assert [row["user_id"] for row in read("executions", "list", "--oldest-first", "-n", "1")] == ["ann"]
+    assert len(call("executions", "list").output.splitlines()) == 3, "one line each"
+    assert read("executions", "show", failed["execution_id"])["status"] == "FAILED"
+    new = call("executions", "retry", failed["execution_id"]).output.strip()
+    assert read("executions", "show", new)["origin"] == f"retry of {failed['execution_id']}"
+    assert call("executions", "cancel", new).output == "it is CANCELLED\n"
+    over = call("executions", "cancel", failed["execution_id"])
+    assert (over.exit_code, over.output) == (1, "it is FAILED\n")
+
+
+def test_tasks_workers_and_top(rows: Rows, connection: Connection) -> None:
+    assert read("tasks", "show", "send_email")["parameters_schema"] == SCHEMA
+    assert [row["task_id"] for row in read("tasks", "list")] == ["make_report", "send_email"]
+    connection.execute("insert into pgtick.workers (name, capacity, version) values ('host:1', 5, '0')")
+    connection.execute("insert into pgtick.findings values ('late', 'task x', 'Start more workers.')")
+    assert read("workers", "list")[0]["name"] == "host:1"
+    seen = call("top", "--once")
+    assert seen.exit_code == 0, seen.output
+    assert "host:1" in seen.output
+    assert "Start more workers." in seen.output
+    assert call("workers", "drain", "host").output == "1 workers are draining\n"
+
+
+def test_the_shell_completes_nouns_verbs_and_options() -> None:
+    source = call("completion", "bash").output
+    assert "_PGTICK_COMPLETE=bash_complete" in source
+    for words, wanted in (
+        ("pgtick jo", "jobs"),
+        ("pgtick executions re", "retry"),
+        ("pgtick jobs list --st", "--status"),
+    ):
+        done = subprocess.run(
+            [sys.executable, "-c", "from app.cli import main; main()"],
+            env=os.environ
+            | {
+                "_PGTICK_COMPLETE": "bash_complete",
+                "COMP_WORDS": words,
+                "COMP_CWORD": str(len(words.split()) - 1),
+            },
+            text=True,
+            capture_output=True,
+            check=False,
+        )
+        assert wanted in done.stdout, (words, done.stderr)
