@@ -116,6 +116,8 @@ def execution(row: Mapping[str, Any]) -> dict[str, Any]:
         "losses": row["losses"],
         "skipped": row["skipped"],
         "origin": row["origin"],
+        # Of one that runs, where it is shown alone.
+        "progress": raw(row.get("progress")),
     }
 
 

@@ -12,7 +12,9 @@ from app.store.pool import Connection
 _GET = """
 select e.job_id::text, e.scheduled_at, e.task_id, e.user_id, e.status, e.attempt, e.due_at, e.started_at,
        e.finished_at, e.worker_id, e.losses, e.error, e.errors::text as errors, e.result::text as result, e.origin,
-       e.skipped
+       e.skipped,
+       (select r.progress::text from pgtick.running_executions r
+        where e.status = 'IN_PROGRESS' and r.job_id = e.job_id and r.scheduled_at = e.scheduled_at limit 1) as progress
 from pgtick.executions e
 where e.job_id = %(job_id)s and e.scheduled_at = %(scheduled_at)s
 limit 1

@@ -182,3 +182,12 @@ def test_what_is_wrong_with_an_operation_is_named(shared_api: Api, body: dict[st
     answer = shared_api.call("POST", "/operations", json=body)
     assert answer.status_code == 422
     assert [error["pointer"] for error in answer.json["errors"]] == pointers
+
+
+def test_an_execution_that_runs_shows_its_progress(api: Api, rows: Rows, connection: Connection) -> None:
+    job_id = rows.job()
+    rows.running(job_id, 0)
+    name = execution_id(api, job_id)
+    assert api.get(f"/executions/{name}")["progress"] is None
+    connection.execute("update pgtick.running_executions set progress = '{\"done\": 3}'")
+    assert api.get(f"/executions/{name}")["progress"] == {"done": 3}
