@@ -98,7 +98,7 @@ ENDPOINTS = {
         "Pause a job", {200: models.PausedJob}, verbs.Pause, errors=(404, 409, *BODY), body_may_be_missing=True
     ),
     "verbs.resume": Told("Let a paused job go on", {200: models.ChangedJob}, errors=(404, 409)),
-    "verbs.run": Told("Run a job once more, now", {202: models.StartedRun}, errors=(404, 409)),
+    "verbs.run": Told("Run a job once more, now", {202: models.StartedRun}, errors=(400, 404, 409), keyed=True),
     "verbs.skip": Told(
         "Leave out one coming occurrence",
         {200: models.SkippedRun},

@@ -14,6 +14,7 @@ from msgspec import Meta, Struct
 from app.api import auth, editing, parameters, problems, requests, responses
 from app.api.bodies import JSON, read_body
 from app.api.jobs import known_id, whole_job
+from app.api.idempotency import read_key
 from app.api.json_checks import Malformed, pointer
 from app.api.problems import Fault, Problem
 from app.api.services import current
@@ -25,6 +26,7 @@ from app.schedule.dates import parse_instant
 from app.schedule.errors import ScheduleError, ScheduleErrors
 from app.schedule.policies import Policies
 from app.store import verbs
+from app.store.idempotency import once
 from app.store.pool import Connection
 
 MOST_RUNS = 100
@@ -90,8 +92,10 @@ def resume(job_id: str) -> Response:
 @blueprint.post("/jobs/<job_id>/run")
 def run(job_id: str) -> Response:
     known = known_id(job_id)
-    made = _run(lambda c: verbs.run_now(c, known))
-    return responses.answer({"job_id": known, "execution_id": made}, 202, {"Location": f"/executions/{made}"})
+    key = read_key(auth.acting_user(), b"{}")
+    made, replayed = _run(lambda c: once(c, key, lambda: verbs.run_now(c, known)))
+    headers = {"Location": f"/executions/{made}"} | ({"Idempotent-Replayed": "true"} if replayed else {})
+    return responses.answer({"job_id": known, "execution_id": made}, 202, headers)
 
 
 @blueprint.post("/jobs/<job_id>/skip")

@@ -43,7 +43,10 @@ def worker(settings: Settings) -> None:
 @click.pass_obj
 def check(settings: Settings) -> None:
     """Check settings, database, schema, permissions and clock; exit status 1 when something would not work."""
-    failed = False
+    faults = settings.api_faults()
+    for fault in faults:
+        click.echo(f"FAIL  {'api':<12}{fault}")
+    failed = bool(faults)
     with connect(settings.database_url) as connection:
         for name, look in CHECKS.items():
             fine, finding = look(connection)

@@ -191,3 +191,11 @@ def test_an_execution_that_runs_shows_its_progress(api: Api, rows: Rows, connect
     assert api.get(f"/executions/{name}")["progress"] is None
     connection.execute("update pgtick.running_executions set progress = '{\"done\": 3}'")
     assert api.get(f"/executions/{name}")["progress"] == {"done": 3}
+
+
+def test_run_now_with_one_key_runs_once(api: Api, rows: Rows) -> None:
+    job_id = rows.job()
+    answers = [api.call("POST", f"/jobs/{job_id}/run", headers={"Idempotency-Key": "now"}) for _ in range(2)]
+    assert [answer.status_code for answer in answers] == [202, 202]
+    assert answers[0].json == answers[1].json
+    assert len(api.get(f"/jobs/{job_id}/executions")["executions"]) == 1
