@@ -13,8 +13,8 @@ from msgspec import Meta, Struct
 
 from app.api import auth, editing, parameters, problems, requests, responses
 from app.api.bodies import JSON, read_body
-from app.api.jobs import known_id, whole_job
 from app.api.idempotency import read_key
+from app.api.jobs import known_id, whole_job
 from app.api.json_checks import Malformed, pointer
 from app.api.problems import Fault, Problem
 from app.api.services import current
