@@ -27,7 +27,17 @@ def pgtick(context: click.Context) -> None:
     logs.set_up(context.obj)
 
 
-for command in [*server.commands, *jobs.commands, *schedules.commands, *tokens.commands, *archive.commands, *executions.commands, *tasks.commands, *workers.commands, *completion.commands]:
+for command in [
+    *server.commands,
+    *jobs.commands,
+    *schedules.commands,
+    *tokens.commands,
+    *archive.commands,
+    *executions.commands,
+    *tasks.commands,
+    *workers.commands,
+    *completion.commands,
+]:
     pgtick.add_command(command)
 
 
