@@ -13,7 +13,8 @@ from app.clock import clock
 from app.domain.execution import ExecutionId
 from app.domain.ids import parse_uuid
 from app.store import executions, jobs
-from app.store.search import Position, Search
+from app.store.pool import Connection
+from app.store.search import Position, Row, Search
 
 blueprint = Blueprint("executions", __name__)
 
@@ -46,11 +47,18 @@ def _page(job_id: str | None, since: datetime | None = None) -> Response:
     if since is not None:
         wanted = wanted._replace(start=max(since, wanted.start or since))
     users = current().users
-    found = current().pool.run(lambda c: Search(c, wanted, clock.now_utc(), users).page(position, limit + 1))
+
+    def look(connection: Connection) -> tuple[list[Row], Position | None]:
+        search = Search(connection, wanted, clock.now_utc(), users)
+        return search.page(position, limit + 1), search.stopped
+
+    found, stopped = current().pool.run(look)
     names = current().tasks.names()
     items = [responses.execution(row | {"task_id": names.get(row["task_key"])}) for row in found[:limit]]
     cursor = None
     if len(found) > limit:
         last = found[limit - 1]
         cursor = pagination.write_cursor(Position(last["scheduled_at"], last["job_id"]))
+    elif stopped is not None:
+        cursor = pagination.write_cursor(stopped)
     return responses.answer({"executions": items, "next_cursor": cursor}, 200, pagination.link(cursor))

@@ -37,6 +37,8 @@ def list_(settings: Settings, /, as_json: bool, limit: int, **given: Any) -> Non
     with connect(settings.database_url) as connection:
         search = Search(connection, filter_of(connection, given), datetime.now(UTC), Users())
         rows = search.page(None, limit)
+        while search.stopped is not None and len(rows) < limit:
+            rows += search.page(search.stopped, limit - len(rows))
         names = dict(connection.execute("select task_key, task_id from pgtick.tasks").fetchall())
     show([_shown(row | {"task_id": names.get(row["task_key"])}) for row in rows], COLUMNS, as_json)
 

@@ -65,6 +65,8 @@ def page(
         passed |= set(recurring)
         if len(found) > limit:
             return Page(found[:limit], _place(found[limit - 1].execution))
+        if search.stopped is not None:
+            return Page(found, search.stopped)
         if len(rows) < size:
             return Page(found, None)
         here, size = _place(rows[-1]), min(size * 4, MOST_AT_ONCE)

@@ -6,6 +6,7 @@ fill it. Queries are built once for each combination of filters, then only given
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
@@ -44,6 +45,8 @@ from app.store.users import Users
 FIRST_WINDOW = timedelta(hours=1)
 SMALL_WINDOW = timedelta(seconds=15)
 GROWTH = 4
+BUDGET_S = 0.5
+NO_JOB = "00000000-0000-0000-0000-000000000000"
 
 Row = dict[str, Any]
 
@@ -116,6 +119,9 @@ class Search:
         self._wanted = wanted._replace(start=_within(wanted.start), end=_within(wanted.end))
         self._now = now
         self._whole_jobs = whole_jobs
+        self.stopped: Position | None = None
+        # What no index finds is looked for in bites.
+        self._longest_window = timedelta(days=1) if wanted.error or wanted.kind else timedelta(days=100_000)
         of_all = wanted.user_id is None and wanted.job_id is None
         self._users = users.few(connection) if of_all else None
         # Of many users together there is no index by time: the less is looked at, the better.
@@ -124,14 +130,22 @@ class Search:
     def page(self, position: Position | None, limit: int, exclude: Sequence[str] = ()) -> list[Row]:
         """Up to `limit` executions after `position`, fewer only at the end; `exclude` are ids of jobs to leave out.
 
-        Rows may move on while we look: what is over is looked at last, and preferred, so each is found once.
+        Rows may move on while we look: what is over is looked at last, and preferred, so each is found once. Where
+        little of much matches, the page ends early, and `stopped` is where the next one begins.
         """
+        self.stopped = None
+        deadline = time.monotonic() + BUDGET_S
         found = {_key(row): row for row in self._active(position, limit, exclude)}
         forward = self._wanted.oldest_first
         windows = self._windows_from(position) if forward else self._windows(self._below(position))
         for low, high in windows:
             found.update({_key(row): row for row in self._finished(position, limit, exclude, low, high)})
             if sum(at < high if forward else at >= low for at, _ in found) >= limit:
+                break
+            if time.monotonic() > deadline and (low, high) != windows[-1]:
+                edge = high if forward else low
+                self.stopped = Position(edge, NO_JOB)
+                found = {key: row for key, row in found.items() if (key[0] < edge if forward else key[0] >= edge)}
                 break
         return [found[key] for key in sorted(found, reverse=not forward)[:limit]]
 
@@ -182,7 +196,7 @@ class Search:
             if low - oldest < length:
                 low = oldest
             windows.append((low, high))
-            length *= GROWTH
+            length = min(length * GROWTH, self._longest_window)
             high, low = low, low - length
         return windows
 
@@ -196,7 +210,7 @@ class Search:
         while low < end:
             high = low + length if low + length < self._now else end
             windows.append((low, min(high, end)))
-            low, length = high, length * GROWTH
+            low, length = high, min(length * GROWTH, self._longest_window)
         return windows
 
     def _oldest(self) -> datetime:
