@@ -36,6 +36,7 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, default=float(os.environ.get("MINUTES") or 10))
     parser.add_argument("--rate", type=int, default=int(os.environ.get("RATE") or 360), help="one-off jobs a second")
     parser.add_argument("--pause", type=float, default=6.0, help="seconds between faults, about")
+    parser.add_argument("--patience", type=float, default=1.0, help="factor on the times that recovery may take")
     parser.add_argument("--seed", type=int, default=random.randrange(1_000_000))
     parser.add_argument("--only", help="one kind of fault, e.g. freeze_worker")
     parser.add_argument("--keep", action="store_true", help="keep logs and ledger in any case")
@@ -65,7 +66,7 @@ def main() -> int:
         with pair.connect() as connection:
             runs = read_ledger(fleet.ledger)
             happened = with_poison(faults.happened, load, runs)
-            verdict = check(connection, load.acknowledged, load.recurring, runs, happened, logs)
+            verdict = check(connection, load.acknowledged, load.recurring, runs, happened, logs, given.patience)
             report(verdict, happened, load, sum(map(len, runs.values())))
     finally:
         pair.destroy()

@@ -71,12 +71,13 @@ def check(
     runs: dict[str, list[Run]],
     faults: list[Fault],
     logs: list[Path],
+    patience: float,
 ) -> Verdict:
     verdict = Verdict()
     check_states(connection, acknowledged, verdict)
     check_recurring(connection, recurring, verdict)
     check_ledger(connection, runs, faults, logs, verdict)
-    check_recovery(runs, faults, verdict)
+    check_recovery(runs, faults, patience, verdict)
     return verdict
 
 
@@ -171,7 +172,7 @@ def check_ledger(
             )
 
 
-def check_recovery(runs: dict[str, list[Run]], faults: list[Fault], verdict: Verdict) -> None:
+def check_recovery(runs: dict[str, list[Run]], faults: list[Fault], patience: float, verdict: Verdict) -> None:
     """How long nothing started after a fault, and how long a dead worker's own executions waited."""
     starts = sorted(run.at for of_it in runs.values() for run in of_it)
     for number, fault in enumerate(faults):
@@ -182,13 +183,13 @@ def check_recovery(runs: dict[str, list[Run]], faults: list[Fault], verdict: Ver
             # The longest pause of everybody's starts from the fault until the next one.
             window = [fault.began, *(at for at in starts if fault.began < at < min(following, fault.over + 10))]
             recovery = max((later - earlier for earlier, later in pairwise(window)), default=0.0)
-        limit = SERVER_RECOVERY_S.get(fault.kind, 2.0)
+        limit = patience * SERVER_RECOVERY_S.get(fault.kind, 2.0)
         verdict.demand(recovery <= limit, f"{fault.kind}: nothing started for {recovery:.1f} s, {limit} s are allowed")
         verdict.recovery_s[fault.kind] = max(verdict.recovery_s[fault.kind], recovery)
-    own(runs, faults, verdict)
+    own(runs, faults, patience, verdict)
 
 
-def own(runs: dict[str, list[Run]], faults: list[Fault], verdict: Verdict) -> None:
+def own(runs: dict[str, list[Run]], faults: list[Fault], patience: float, verdict: Verdict) -> None:
     kills = {fault.pid: fault for fault in faults if fault.kind in ("kill worker", "poison job")}
     longest = 0.0
     for of_it in runs.values():
@@ -199,5 +200,5 @@ def own(runs: dict[str, list[Run]], faults: list[Fault], verdict: Verdict) -> No
     verdict.recovery_s["its own executions"] = longest
     server = any(fault.kind in ON_SERVER for fault in faults)
     # A server that is away just then adds its own time.
-    allowed = OWN_RECOVERY_S + (10 if server else 0)
+    allowed = patience * (OWN_RECOVERY_S + (10 if server else 0))
     verdict.demand(longest <= allowed, f"executions of a killed worker waited {longest:.1f} s, {allowed} s are allowed")
