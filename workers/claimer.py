@@ -9,15 +9,19 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import psycopg
+
 from app.clock import Clock
 from app.events import emit
 from app.settings import Settings
-from app.store import queries
+from app.store import arrays, queries
 from workers.execution import CLAIM, DUE_AT, JOB, PRIORITY, TASK_KEY, Execution
 from workers.loop import Link
 from workers.slots import Slots
 
 LARGEST_CLAIM = 1000
+GONE = (None, None, None)
+"""Stands for what `read_jobs.sql` says of a job that is no longer there."""
 BEGINNING = datetime(2000, 1, 1, tzinfo=UTC)
 LANES = (1, 2, 3, 4)
 FLOOR_MARGIN_S = 5.0
@@ -170,6 +174,8 @@ class Claimer:
             },
         )
         rows = await cursor.fetchall()
+        mine = [row for row in rows if row[CLAIM] > 0]
+        jobs = await self._read_jobs(cursor, [row[JOB] for row in mine]) if mine else {}
         self._last_claim += wanted
         self._unanswered = None
         self.claim_s = time.monotonic() - started
@@ -179,13 +185,20 @@ class Claimer:
             # A costly sweep is not repeated soon.
             scan.swept_at = started
             scan.sweep_pause_s = min(self._settings.sweep_s, max(1.0, 50 * self.claim_s))
-        mine = [row for row in rows if row[CLAIM] > 0]
         scan.held_back = len(mine) < len(rows) and self._keep_out(rows) and len(rows) == wanted
         if mine:
             lease_s = self._settings.lease_s
-            self._take([Execution(row, places.tasks[row[TASK_KEY]], now, lease_s) for row in mine])
+            self._take(
+                [Execution(row + jobs.get(row[JOB], GONE), places.tasks[row[TASK_KEY]], now, lease_s) for row in mine]
+            )
         # After the fresh ones, the backlog's turn comes at once.
         return wanted if scan.fresh_first else len(rows)
+
+    async def _read_jobs(self, cursor: psycopg.AsyncCursor[Any], job_ids: list[str]) -> dict[str, tuple[Any, ...]]:
+        """What jobs are to do: their parameters as text, and their own number of retries and timeout."""
+        wanted = {"job_ids": arrays.plain(job_ids), "first": min(job_ids), "last": max(job_ids)}
+        await cursor.execute(queries.read_jobs, wanted)
+        return {row[0]: row[1:] for row in await cursor.fetchall()}
 
     def _keep_out(self, rows: Sequence[Any]) -> bool:
         """Notes executions whose job has a run that is not over; returns whether there are any that are not due yet."""

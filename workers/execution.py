@@ -28,7 +28,7 @@ RESULT_LIMIT = 4 * 1024 * 1024
 
 
 class Execution:
-    """One claim: what `claim_due.sql` returned, and its life in this worker.
+    """One claim: what `claim_due.sql` and `read_jobs.sql` returned, and its life in this worker.
 
     Times are seconds since the epoch on the database's clock.
     """

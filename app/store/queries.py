@@ -12,6 +12,7 @@ def _read(name: str) -> str:
 
 
 claim_due = _read("claim_due")
+read_jobs = _read("read_jobs")
 held_tasks = _read("held_tasks")
 admit = _read("admit")
 complete = _read("complete")

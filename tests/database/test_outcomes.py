@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 from typing import Any
+from uuid import UUID
 
 import psycopg
 import pytest
@@ -135,7 +136,7 @@ def test_an_outcome_after_the_lease_was_lost_does_not_count(bench: Bench, connec
 
 def test_one_outcome_that_cannot_be_stored_does_not_hold_up_the_others(bench: Bench, connection: Connection) -> None:
     good, bad = create(connection), create(connection)
-    executions = {execution.job_id: execution for execution in bench.claim()}
+    executions = {UUID(execution.job_id): execution for execution in bench.claim()}
     bench.report((executions[bad], Completed("no json")), (executions[good], Completed()))
     assert state(connection, good)[0] == "COMPLETED"
     status, _, error = state(connection, bad)
@@ -161,7 +162,7 @@ def test_an_execution_whose_hour_was_dropped_still_ends(bench: Bench, connection
 def test_claims_only_what_the_worker_knows_and_what_is_due(bench: Bench, connection: Connection) -> None:
     known, _unknown = create(connection), create(connection, "other")
     create(connection, schedule="2036-01-01T00:00:00Z")
-    assert [execution.job_id for execution in bench.claim()] == [known]
+    assert [UUID(execution.job_id) for execution in bench.claim()] == [known]
     assert bench.claim() == []
 
 
@@ -176,7 +177,7 @@ def test_claims_urgent_tasks_first_then_the_oldest(bench: Bench, connection: Con
     jobs = [create(connection) for _ in range(4)]
     connection.execute("update pgtick.pending_executions set priority = 1 where job_id = %s", [jobs[3]])
     connection.execute("update pgtick.pending_executions set priority = 4 where job_id = %s", [jobs[0]])
-    assert [[e.job_id for e in bench.claim(capacity=1)] for _ in range(4)] == [[jobs[n]] for n in (3, 1, 2, 0)]
+    assert [[UUID(e.job_id) for e in bench.claim(capacity=1)] for _ in range(4)] == [[jobs[n]] for n in (3, 1, 2, 0)]
 
 
 def test_an_overlapping_occurrence_is_skipped_with_its_reason(bench: Bench, connection: Connection) -> None:

@@ -173,7 +173,7 @@ def test_what_waits_hides_nothing_from_a_worker_with_one_place(bench: Bench, con
         job.occur(-50 + seconds, "wait")
     other = job.value("select pgtick.create_job('noop')")
     found = [execution for _ in range(21) for execution in bench.claim(capacity=1)]
-    assert [execution.job_id for execution in found] == [other]
+    assert [UUID(execution.job_id) for execution in found] == [other]
     assert job.value("select count(*) from pgtick.pending_executions where priority > 0") == 0, "all are out of sight"
 
 

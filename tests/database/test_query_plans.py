@@ -14,6 +14,7 @@ import psycopg
 import pytest
 from psycopg.rows import dict_row
 
+from app.domain.ids import uuid7s
 from app.store import queries
 from app.store.connections import HOT_OPTIONS
 from app.store.search import Filter, Search
@@ -141,6 +142,13 @@ def test_a_claim_reads_what_it_takes(database: Database) -> None:
     assert sum(reading.rows[table] for table in reading.partitions("pending_executions")) == 2 * N
     assert reading.partitions("finished_executions") == set()
     assert reading.scanned_in_full == {}
+
+
+def test_what_jobs_are_to_do_is_read_from_their_days_alone(database: Database) -> None:
+    ids = uuid7s(N, database.now.timestamp())
+    reading = explain(database.worker, queries.read_jobs, {"job_ids": ids, "first": ids[0], "last": ids[-1]})
+    assert reading.partitions("jobs") == {database.now.strftime("jobs_%Y%m%d_0000")}
+    assert reading.indexes("jobs") == {"jobs_pkey"}
 
 
 def test_a_report_reads_the_claims_it_ends(database: Database) -> None:

@@ -77,7 +77,7 @@ class Worker:
             await link.close()
 
     def _take(self, executions: list[Execution]) -> None:
-        self.claimed += [(execution.job_id, execution.scheduled_us) for execution in executions]
+        self.claimed += [(UUID(execution.job_id), execution.scheduled_us) for execution in executions]
         for execution in executions:
             execution.started_at = self.clock.now()
             # Some run into the next one, which is then kept out and put back.
