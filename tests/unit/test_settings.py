@@ -25,7 +25,7 @@ def test_values_come_from_the_environment() -> None:
 
 
 def test_all_faults_are_listed_with_their_variable() -> None:
-    found = faults(PGTICK_CONCURRENCY="many", PGTICK_RENEW_S="20", PGTICK_LOG_FORMAT="xml")
+    found = faults(PGTICK_CONCURRENCY="many", PGTICK_RENEW_S="20", PGTICK_UNHEALTHY_S="60", PGTICK_LOG_FORMAT="xml")
     assert [fault.partition(":")[0] for fault in found] == ["PGTICK_CONCURRENCY", "PGTICK_RENEW_S", "PGTICK_LOG_FORMAT"]
 
 
