@@ -20,18 +20,21 @@ SAY_AGAIN_S = 60.0
 
 
 class Link:
-    """One connection for one loop, opened when needed and replaced when broken."""
+    """One connection for one loop, opened when needed and replaced when broken.
 
-    def __init__(self, name: str, url: str, options: str = "") -> None:
+    `prepares`: statements are parsed once a connection, which a third of an empty claim goes into; they are planned
+    each time all the same, for the partitions of the moment. Not where a transaction pooler may be in between.
+    """
+
+    def __init__(self, name: str, url: str, options: str = "", *, prepares: bool = False) -> None:
+        self._prepares = prepares
         self._conninfo = conninfo(url, application_name=f"pgtick {name}", **({"options": options} if options else {}))
         self._connection: psycopg.AsyncConnection[Any] | None = None
 
     async def connection(self) -> psycopg.AsyncConnection[Any]:
         if self._connection is None or self._connection.closed:
-            # No named prepared statements: each execution is planned for its own partitions anyway, and behind a
-            # transaction pooler they would be missing.
             self._connection = await psycopg.AsyncConnection.connect(
-                self._conninfo, autocommit=True, prepare_threshold=None
+                self._conninfo, autocommit=True, prepare_threshold=0 if self._prepares else None
             )
         return self._connection
 
@@ -39,6 +42,11 @@ class Link:
         connection, self._connection = self._connection, None
         if connection is not None:
             await connection.close()
+
+    def failed(self, error: Exception) -> None:
+        """Prepares no more where the server does not know what was prepared: a pooler nobody told us of."""
+        if isinstance(error, psycopg.errors.InvalidSqlStatementName | psycopg.errors.DuplicatePreparedStatement):
+            self._prepares = False
 
     def cut(self) -> None:
         """Ends the connection under a call that hangs."""
@@ -161,6 +169,7 @@ class Loop:
             self._said_at = time.monotonic()
             emit("database_unavailable" if retryable else "loop_failed", loop=self.name, error=error)
         self.problem = problem
+        self._link.failed(error)
         try:
             async with asyncio.timeout(1):
                 await self._link.close()

@@ -158,13 +158,14 @@ class Worker:
 
     def _assemble(self) -> None:
         settings, url = self.settings, self.settings.database_url
+        direct = not settings.listen_database_url  # else DATABASE_URL leads through a pooler
         links = {
             # A crash of the server takes back the last claims and plans: they are made again. Outcomes and jobs wait
             # for the disk; what is on it, WAL being one line, is there with all that came before.
-            "claims": Link("claims", url, HOT_OPTIONS + " -c synchronous_commit=off"),
-            "reports": Link("reports", url, HOT_OPTIONS + " -c lock_timeout=2s"),
+            "claims": Link("claims", url, HOT_OPTIONS + " -c synchronous_commit=off", prepares=direct),
+            "reports": Link("reports", url, HOT_OPTIONS + " -c lock_timeout=2s", prepares=direct),
             "listener": Link("listener", settings.listen_database_url or url),
-            "planner": Link("planner", url, HOT_OPTIONS + " -c synchronous_commit=off"),
+            "planner": Link("planner", url, HOT_OPTIONS + " -c synchronous_commit=off", prepares=direct),
             "janitor": Link("janitor", url, "-c lock_timeout=2s"),
             "tasks": Link("tasks", url),
         }

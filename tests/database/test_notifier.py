@@ -1,0 +1,52 @@
+"""Wake-ups after the commit: at once while there are few, together where there are many."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import psycopg
+import pytest
+
+from app.store.channel import DUE
+from app.store.notifier import BURST, PERIOD_S, Notifier
+from app.store.pool import Pool
+
+Connection = psycopg.Connection[Any]
+
+
+@pytest.fixture
+def notifier(dsn: str, connection: Connection) -> Iterator[Notifier]:
+    connection.execute(f"listen {DUE}")
+    notifier = Notifier(Pool(dsn))
+    yield notifier
+    notifier.close()
+
+
+def heard(connection: Connection, seconds: float, stop_after: int | None = None) -> list[int]:
+    return [int(n.payload) for n in connection.notifies(timeout=seconds, stop_after=stop_after)]
+
+
+def now_us() -> int:
+    return int(time.time() * 1e6)
+
+
+def test_many_jobs_at_once_are_few_wake_ups_and_the_earliest_is_among_them(
+    notifier: Notifier, connection: Connection
+) -> None:
+    started, first = time.monotonic(), now_us()
+    for n in range(2_000):
+        notifier.due(first - n)
+        time.sleep(0.0001)
+    seconds = time.monotonic() - started
+    found = heard(connection, 1.0)
+    assert first - 1_999 in found
+    assert 1 <= len(found) <= BURST + seconds / PERIOD_S + 2
+
+
+def test_what_is_due_much_later_wakes_nobody(notifier: Notifier, connection: Connection) -> None:
+    later, soon = now_us() + 60_000_000, now_us()
+    notifier.due(later)
+    notifier.due(soon)
+    assert heard(connection, 5.0, stop_after=1) == [soon]
