@@ -3,13 +3,12 @@
 PY := .venv/bin/python
 # An installed PostgreSQL, 15 or newer, to test against besides the embedded one; empty if there is none.
 SYSTEM_PG = $(shell ls -d /usr/lib/postgresql/*/bin 2>/dev/null | sort -t/ -k5n | awk -F/ '$$5 >= 15' | tail -n 1)
-# Tests of real worker processes measure time: they run after the others, one at a time.
-TIMED = $(wildcard tests/processes tests/browser)
-JOBS ?= 2
-export RATE SECONDS QUICK PAGES
+# Tests wait more than they compute: twice as many at once as there are cores here.
+PYTEST = $(PY) -m pytest --numprocesses=4 --dist=worksteal
+export RATE SECONDS QUICK PAGES MINUTES
 
 .DEFAULT_GOAL := help
-.PHONY: help run psql test lint format bench screenshots migrate schema clean wipe
+.PHONY: help run psql test test-slow lint format bench chaos screenshots migrate schema clean wipe
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -20,17 +19,24 @@ run: .venv/.stamp ## Start everything: PostgreSQL, migrations, API on 127.0.0.1:
 psql: .venv/.stamp ## Open psql on the database of `make run` (or on DATABASE_URL)
 	@$(PY) -m app.local psql
 
-test: .venv/.stamp ## Run all tests on the embedded PostgreSQL, and the database tests on an installed one (TESTS=path)
+test: .venv/.stamp ## Run the tests on the embedded PostgreSQL, and the main ones on an installed one too (TESTS=path)
 	@echo "==> Tests on $$($(PY) -m app.embedded)"
 ifdef TESTS
 	$(PY) -m pytest $(TESTS)
 else
-	$(PY) -m pytest --numprocesses=$(JOBS) $(TIMED:%=--ignore=%) tests
-	$(if $(TIMED),$(PY) -m pytest $(TIMED))
+	$(PYTEST) -m "not slow" --ignore=tests/browser tests
+ifneq ($(SYSTEM_PG),)
+	@echo "==> Main tests on $$(PG_BINDIR=$(SYSTEM_PG) $(PY) -m app.embedded)"
+	PG_BINDIR=$(SYSTEM_PG) $(PYTEST) $(addprefix tests/database/test_,schema.py create_job.py outcomes.py)
+endif
+endif
+
+test-slow: .venv/.stamp ## Run what takes minutes: slow tests, the dashboard in a browser, all database tests on an installed PostgreSQL
+	$(PYTEST) -m slow tests
+	$(PY) -m pytest tests/browser
 ifneq ($(SYSTEM_PG),)
 	@echo "==> Database tests on $$(PG_BINDIR=$(SYSTEM_PG) $(PY) -m app.embedded)"
-	PG_BINDIR=$(SYSTEM_PG) $(PY) -m pytest --numprocesses=$(JOBS) tests/database
-endif
+	PG_BINDIR=$(SYSTEM_PG) $(PYTEST) tests/database
 endif
 
 lint: .venv/.stamp ## Check style, formatting, types and the direction of imports
@@ -45,6 +51,9 @@ format: .venv/.stamp ## Format the code and sort imports
 
 bench: .venv/.stamp ## Measure on this machine (SCENARIO=name RATE=per-second SECONDS=n QUICK=1)
 	$(PY) -m tests.bench $(SCENARIO)
+
+chaos: .venv/.stamp ## Kill, freeze and cut things while jobs run, then check that none is lost (MINUTES=n)
+	$(PY) -m tests.chaos
 
 screenshots: .venv/.stamp ## Take pictures of all pages of the dashboard into tests/browser/screenshots (PAGES=name,name)
 	$(PY) -m tests.browser.screens

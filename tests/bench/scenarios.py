@@ -132,6 +132,23 @@ def idle(bench: Bench, size: Size) -> Result:
         return Result.of_run("idle", lab, posts, end - start, ms_from_commit_to_start=since_commit)
 
 
+def beforehand(bench: Bench, size: Size) -> Result:
+    """Jobs that were all written before the first was due, spread evenly over their time."""
+    rate, seconds = size.rate_or(20_000, quick=1_000), size.seconds_or(20, quick=3)
+    jobs = round(rate * seconds)
+    with bench.lab() as lab:
+        lab.start_workers()
+        start = lab.read()
+        at = lab.value("select now() + interval '1 second' * %s", 3 + jobs / 15_000)
+        lab.say(f"writing {jobs} jobs")
+        load.insert(lab.connection, load.spread(at, seconds, jobs))
+        lab.sleep_until(at, "the first is due in a moment")
+        lab.wait_until_finished(jobs, seconds + 60)
+        end = lab.read()
+        lab.stop_workers()
+        return Result.of_run("beforehand", lab, jobs, end - start, rate=rate)
+
+
 def herd(bench: Bench, size: Size) -> Result:
     """Many jobs due at the same instant."""
     jobs = size.rate_or(20_000, quick=2_000)
@@ -273,6 +290,7 @@ SCENARIOS: dict[str, Callable[[Bench, Size], Result]] = {
     "create": create,
     "drain": drain,
     "steady": steady,
+    "beforehand": beforehand,
     "herd": herd,
     "idle": idle,
     "recurring": recurring,

@@ -13,6 +13,7 @@ import pytest
 
 from app.api.jobs import MAX_BATCH
 from app.store.channel import DUE
+from app.store.notifier import BURST, PERIOD_S
 from tests.support.api import Api, running_api
 
 Connection = psycopg.Connection[Any]
@@ -375,7 +376,7 @@ class TestWakeUps:
             api.created()
         took = time.monotonic() - began
         woken = list(connection.notifies(timeout=0.3))
-        assert 1 <= len(woken) <= took / 0.02 + 2
+        assert 1 <= len(woken) <= BURST + took / PERIOD_S + 2
 
 
 class TestPartitions:

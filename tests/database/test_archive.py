@@ -20,6 +20,8 @@ from app.archive import Archive, ArchiveError, Archivist
 from app.settings import Settings
 from tests.support.databases import CHECKOUT
 
+pytestmark = pytest.mark.slow
+
 Connection = psycopg.Connection[Any]
 
 COLUMNS = "job_id, scheduled_at, user_id, status, error, errors, result"

@@ -21,6 +21,8 @@ from werkzeug.serving import make_server
 
 from tests.support.api import Api, Rows
 
+pytestmark = pytest.mark.slow
+
 EXAMPLES = int(os.environ.get("PGTICK_TEST_CONTRACT", "15"))
 PHASES = "coverage" if EXAMPLES <= 15 else "coverage,fuzzing,stateful"
 CONFIG = """

@@ -22,6 +22,8 @@ from app.store.users import Users
 from tests.support.databases import Server
 from workers.planner import Batch
 
+pytestmark = pytest.mark.slow
+
 Connection = psycopg.Connection[Any]
 
 MILLION = 1_000_000

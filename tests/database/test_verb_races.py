@@ -28,6 +28,8 @@ from workers.registry import Task
 from workers.reporter import Reporter
 from workers.slots import Slots
 
+pytestmark = pytest.mark.slow
+
 Connection = psycopg.Connection[Any]
 RACES = 1_000
 JOBS = 60

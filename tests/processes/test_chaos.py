@@ -5,7 +5,11 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import pytest
+
 from tests.support.databases import CHECKOUT
+
+pytestmark = pytest.mark.slow
 
 
 def test_a_short_chaos_breaks_no_invariant() -> None:

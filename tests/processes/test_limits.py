@@ -6,7 +6,11 @@ import itertools
 import os
 from typing import Any
 
+import pytest
+
 from tests.support.processes import Fleet, Worker
+
+pytestmark = pytest.mark.slow
 
 MODULE = "tests.support.limited_tasks"
 EXECUTIONS = int(os.environ.get("PGTICK_TEST_LIMITED", "1500"))

@@ -18,6 +18,8 @@ import pytest
 from tests.support.databases import CHECKOUT, Server, migrate
 from tests.support.waiting import eventually
 
+pytestmark = pytest.mark.slow
+
 TASKS = """
 from workers.registry import task
 

@@ -38,7 +38,7 @@ partitions as (
            concat(parent, ' has partitions until ', date_trunc('second', until_at), ' only: workers do not get to make more. See pg_locks for who holds a lock on it, then:',
                ' select pgtick.ensure_partitions();')
     from pgtick.partition_windows
-    where until_at < clock_timestamp() + interval '6 hours'
+    where until_at < clock_timestamp() + interval '3 hours'
 ),
 -- What should have started by now, by task.
 waiting as materialized (
