@@ -5,6 +5,8 @@ PY := .venv/bin/python
 SYSTEM_PG = $(shell ls -d /usr/lib/postgresql/*/bin 2>/dev/null | sort -t/ -k5n | awk -F/ '$$5 >= 15' | tail -n 1)
 # Tests wait more than they compute: twice as many at once as there are cores here.
 PYTEST = $(PY) -m pytest --numprocesses=4 --dist=worksteal
+# Tests of real processes live in real time: what failed while others wanted the same cores is tried once more, alone.
+or_alone = $(1) || { echo "==> Once more, alone: what failed"; $(1) --numprocesses=0 --last-failed --last-failed-no-failures=none; }
 export RATE SECONDS QUICK PAGES MINUTES
 
 .DEFAULT_GOAL := help
@@ -24,19 +26,19 @@ test: .venv/.stamp ## Run the tests on the embedded PostgreSQL, and the main one
 ifdef TESTS
 	$(PY) -m pytest $(TESTS)
 else
-	$(PYTEST) -m "not slow" --ignore=tests/browser tests
+	$(call or_alone,$(PYTEST) -m "not slow" --ignore=tests/browser tests)
 ifneq ($(SYSTEM_PG),)
 	@echo "==> Main tests on $$(PG_BINDIR=$(SYSTEM_PG) $(PY) -m app.embedded)"
-	PG_BINDIR=$(SYSTEM_PG) $(PYTEST) $(addprefix tests/database/test_,schema.py create_job.py outcomes.py)
+	$(call or_alone,PG_BINDIR=$(SYSTEM_PG) $(PYTEST) $(addprefix tests/database/test_,schema.py create_job.py outcomes.py))
 endif
 endif
 
 test-slow: .venv/.stamp ## Run what takes minutes: slow tests, the dashboard in a browser, all database tests on an installed PostgreSQL
-	$(PYTEST) -m slow tests
-	$(PY) -m pytest tests/browser
+	$(call or_alone,$(PYTEST) -m slow tests)
+	$(call or_alone,$(PY) -m pytest tests/browser)
 ifneq ($(SYSTEM_PG),)
 	@echo "==> Database tests on $$(PG_BINDIR=$(SYSTEM_PG) $(PY) -m app.embedded)"
-	PG_BINDIR=$(SYSTEM_PG) $(PYTEST) tests/database
+	$(call or_alone,PG_BINDIR=$(SYSTEM_PG) $(PYTEST) tests/database)
 endif
 
 lint: .venv/.stamp ## Check style, formatting, types and the direction of imports
