@@ -58,6 +58,9 @@ class Settings:
     processes: int = _setting(
         4, "PGTICK_PROCESSES", "isolated executions a worker process runs at once, in child processes"
     )
+    suspects: int = _setting(
+        32, "PGTICK_SUSPECTS", "executions whose worker died that a worker process runs at once, each alone in a child"
+    )
     memory_limit_mb: int = _setting(
         0, "PGTICK_MEMORY_LIMIT_MB", "address space of an isolated execution, MiB; 0: no limit"
     )

@@ -425,7 +425,11 @@ begin
         array[parameters::text], array[max_retries::smallint], array[timeout_s], array[policies::text], array[overlap_rule],
         array[starts_at + (policies ->> 'expires_after_s')::float8 * interval '1 second'], array[now()], null);
     if due <= now() + interval '1 second' then
-        perform pg_notify('pgtick_due', (extract(epoch from due) * 1000000)::bigint::text);
+        if asked.kind = 'CRON' then
+            notify pgtick_plan;
+        else
+            perform pg_notify('pgtick_due', (extract(epoch from due) * 1000000)::bigint::text);
+        end if;
     end if;
     return new_id;
 end $$;
@@ -1071,6 +1075,16 @@ begin
 end $$;
 
 COMMENT ON FUNCTION pgtick.job_named(job_id uuid) IS 'The job of that id; raises when there is none, or when it was cancelled.';
+
+CREATE FUNCTION pgtick.job_to_do(job_id uuid, OUT parameters text, OUT max_retries smallint, OUT timeout_s double precision) RETURNS record
+    LANGUAGE plpgsql STABLE STRICT
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+begin
+    select j.parameters::text, j.max_retries, j.timeout_s into parameters, max_retries, timeout_s from pgtick.jobs j where j.job_id = job_to_do.job_id;
+end $$;
+
+COMMENT ON FUNCTION pgtick.job_to_do(job_id uuid, OUT parameters text, OUT max_retries smallint, OUT timeout_s double precision) IS 'What a worker must know of a job to run it; nulls for a job that is gone. Meant for programs.';
 
 CREATE FUNCTION pgtick.lateness_bounds() RETURNS integer[]
     LANGUAGE sql IMMUTABLE PARALLEL SAFE

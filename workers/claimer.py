@@ -6,7 +6,7 @@ import secrets
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any
 
 import psycopg
@@ -15,11 +15,13 @@ from app.clock import Clock
 from app.events import emit
 from app.settings import Settings
 from app.store import arrays, queries
-from workers.execution import CLAIM, DUE_AT, JOB, PRIORITY, TASK_KEY, Execution
+from workers.execution import CLAIM, DUE_AT, JOB, PRIORITY, TASK_KEY, TO_DO, Execution
 from workers.loop import Link
 from workers.slots import Slots
 
 LARGEST_CLAIM = 1000
+FEW = 4
+"""What so many jobs are to do is read along with the claim."""
 GONE = (None, None, None)
 """Stands for what `read_jobs.sql` says of a job that is no longer there."""
 BEGINNING = datetime(2000, 1, 1, tzinfo=UTC)
@@ -162,20 +164,24 @@ class Claimer:
         await cursor.execute(
             queries.claim_due,
             {
-                "floor": min(floors),
-                "floors": floors,
+                "floor": min(floors).isoformat(),
+                "floors": arrays.times(floors),
                 # What went back because it is not due yet would be found again and hide the others.
-                "until": datetime.fromtimestamp(now + (0 if scan.held_back else self._settings.claim_ahead_s), UTC),
-                "task_keys": places.task_keys,
+                "until": datetime.fromtimestamp(
+                    now + (0 if scan.held_back else self._settings.claim_ahead_s), UTC
+                ).isoformat(),
+                "task_keys": arrays.plain(places.task_keys),
                 "n": wanted,
                 "worker_id": self._worker_id,
                 "first_claim": self._last_claim,
-                "lease": timedelta(seconds=self._settings.lease_s),
+                "lease": f"{self._settings.lease_s} s",
+                "few": FEW,
             },
         )
         rows = await cursor.fetchall()
         mine = [row for row in rows if row[CLAIM] > 0]
-        jobs = await self._read_jobs(cursor, [row[JOB] for row in mine]) if mine else {}
+        if len(rows) > FEW and mine:
+            mine = await self._with_jobs(cursor, mine)
         self._last_claim += wanted
         self._unanswered = None
         self.claim_s = time.monotonic() - started
@@ -188,17 +194,17 @@ class Claimer:
         scan.held_back = len(mine) < len(rows) and self._keep_out(rows) and len(rows) == wanted
         if mine:
             lease_s = self._settings.lease_s
-            self._take(
-                [Execution(row + jobs.get(row[JOB], GONE), places.tasks[row[TASK_KEY]], now, lease_s) for row in mine]
-            )
+            self._take([Execution(row, places.tasks[row[TASK_KEY]], now, lease_s) for row in mine])
         # After the fresh ones, the backlog's turn comes at once.
         return wanted if scan.fresh_first else len(rows)
 
-    async def _read_jobs(self, cursor: psycopg.AsyncCursor[Any], job_ids: list[str]) -> dict[str, tuple[Any, ...]]:
-        """What jobs are to do: their parameters as text, and their own number of retries and timeout."""
+    async def _with_jobs(self, cursor: psycopg.AsyncCursor[Any], rows: list[Any]) -> list[Any]:
+        """The rows with what their jobs are to do: parameters as text, and their own number of retries and timeout."""
+        job_ids = [row[JOB] for row in rows]
         wanted = {"job_ids": arrays.plain(job_ids), "first": min(job_ids), "last": max(job_ids)}
         await cursor.execute(queries.read_jobs, wanted)
-        return {row[0]: row[1:] for row in await cursor.fetchall()}
+        jobs = {row[0]: row[1:] for row in await cursor.fetchall()}
+        return [row[:TO_DO] + jobs.get(row[JOB], GONE) for row in rows]
 
     def _keep_out(self, rows: Sequence[Any]) -> bool:
         """Notes executions whose job has a run that is not over; returns whether there are any that are not due yet."""

@@ -19,8 +19,8 @@ from workers.signals import Cancel, Rejected, Retry, Snooze
 UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 TRACE_LIMIT = 4_000
 """Characters of a traceback's end that are kept."""
-CLAIM, JOB, DUE_AT, TASK_KEY, PRIORITY = 0, 1, 2, 4, 5
-"""Places in a row of `claim_due.sql`."""
+CLAIM, JOB, DUE_AT, TASK_KEY, PRIORITY, TO_DO = 0, 1, 2, 4, 5, 11
+"""Places in a row of `claim_due.sql`; what its job is to do comes last."""
 ERROR_LIMIT = 10_000
 """Characters of an error text that are kept."""
 RESULT_LIMIT = 4 * 1024 * 1024

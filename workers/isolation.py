@@ -26,12 +26,17 @@ ANSWER_LIMIT = 64 * 1024 * 1024
 
 
 class Children:
-    """Runs one execution a child, at most `settings.processes` at once."""
+    """Runs one execution a child. A place is to be held around `run`.
+
+    Suspects have places of their own, and more of them: all that a worker was running when it died come back at once,
+    and tasks that only wait for something must not wait for each other as well.
+    """
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self.free = asyncio.Semaphore(settings.processes)
-        """To be held around `run`."""
+        self.places = asyncio.Semaphore(settings.processes)
+        """For tasks that always run in a process."""
+        self.suspect_places = asyncio.Semaphore(settings.suspects)
         self._nursery: asyncio.subprocess.Process | None = None
         self._line: socket.socket | None = None
         self._starting = asyncio.Lock()

@@ -28,6 +28,7 @@ class Listener:
         on_cancel: Callable[[list[int]], None],
         on_revoke: Callable[[list[int]], None],
         on_connect: Callable[[], None],
+        on_plan: Callable[[], None] = lambda: None,
         on_tasks: Callable[[], None] = lambda: None,
     ) -> None:
         self._link = link
@@ -36,6 +37,7 @@ class Listener:
         self._on_cancel = on_cancel
         self._on_revoke = on_revoke
         self._on_connect = on_connect
+        self._on_plan = on_plan
         self._on_tasks = on_tasks
         self._listening: psycopg.AsyncConnection[Any] | None = None
         self.deaf = False
@@ -43,7 +45,7 @@ class Listener:
     async def tick(self) -> float:
         connection = await self._link.connection()
         if connection is not self._listening:
-            for name in (channel.DUE, channel.CANCEL, channel.REVOKE, channel.TASKS, self._echo):
+            for name in (channel.DUE, channel.CANCEL, channel.REVOKE, channel.PLAN, channel.TASKS, self._echo):
                 await connection.execute(f"listen {name}")
             self._listening = connection
             heard = await self._hears_itself(connection)
@@ -91,6 +93,8 @@ class Listener:
                     self._on_cancel(_claim_ids(notification.payload))
                 elif notification.channel == channel.REVOKE:
                     self._on_revoke(_claim_ids(notification.payload))
+                elif notification.channel == channel.PLAN:
+                    self._on_plan()
                 elif notification.channel == channel.TASKS:
                     self._on_tasks()
                 elif notification.channel == self._echo:

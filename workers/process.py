@@ -33,8 +33,6 @@ from workers.slots import Slots
 
 GATHER_S = 0.002
 """How long freed places are gathered before the next claim, so that claims of one row each stay rare."""
-PLAN_AFTER_S = 0.02
-"""How long after a wake-up the planner looks for a new schedule: far more often it is about what is pending."""
 CLAIM_LIMIT_S = 4.0
 REPORT_LIMIT_S = 5.0
 LISTEN_LIMIT_S = 7.0
@@ -192,6 +190,7 @@ class Worker:
             self.runner.cancel,
             self.runner.revoke,
             self._on_listening,
+            self._on_plan,
             self._on_tasks_changed,
         )
         self.endpoints = Endpoints(links["tasks"], settings, self.worker_id, self._on_endpoints)
@@ -233,7 +232,9 @@ class Worker:
         else:
             self.claimer.lower_floor(due_at)
         self.loops["claims"].wake()
-        asyncio.get_running_loop().call_later(PLAN_AFTER_S, self.loops["planner"].wake)
+
+    def _on_plan(self) -> None:
+        self.loops["planner"].wake()
 
     def _on_planned(self, earliest: float) -> None:
         if earliest < self.clock.now() + self.settings.claim_ahead_s:

@@ -222,10 +222,11 @@ class Runner:
         return result
 
     async def _in_child(self, execution: Execution, parameters: dict[str, Any]) -> Outcome:
-        async with self._children.free:
+        children = self._children
+        async with children.places if execution.task.pool == "process" else children.suspect_places:
             if refusal := self._refusal(execution):
                 return refusal
-            return await self._children.run(execution, self._begin(execution), parameters)
+            return await children.run(execution, self._begin(execution), parameters)
 
     def _context(self, execution: Execution) -> Context:
         started = execution.started_at or self._clock.now()

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 DUE = "pgtick_due"
-"""A job is due within about a second. Payload: its due_at in µs since the epoch; empty: unknown, look now."""
+"""An execution is due within about a second. Payload: its due_at in µs since the epoch; empty: unknown, look now."""
+
+PLAN = "pgtick_plan"
+"""A new schedule begins within about a second. No payload."""
 
 CANCEL = "pgtick_cancel"
 """These claims are to be stopped, also while they run. Payload: claim ids, separated by commas."""

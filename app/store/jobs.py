@@ -14,9 +14,11 @@ from app.store.copying import lines
 from app.store.pool import Connection
 
 _INSERT = """
-select pgtick.insert_jobs(
+select earliest, now(), case when %s and earliest < now() + interval '1 second' then
+    pg_notify('pgtick_due', (extract(epoch from earliest) * 1000000)::int8::text) is not null end
+from pgtick.insert_jobs(
     %s::uuid[], %s::text[], %s::text[], %s::text[], %s::text[], %s::text[], %s::timestamptz[], %s::timestamptz[],
-    %s::text[], %s::int2[], %s::float8[], %s::text[], %s::text[], %s::timestamptz[], %s::timestamptz[], %s), now()
+    %s::text[], %s::int2[], %s::float8[], %s::text[], %s::text[], %s::timestamptz[], %s::timestamptz[], %s) as earliest
 """
 
 COPY_FROM = 100
@@ -60,16 +62,20 @@ where j.job_id = %(job_id)s
 
 
 class Written(NamedTuple):
-    """What a write of jobs answers: when it happened, which is when jobs for now are due, and the first due time."""
+    """What a write of jobs answers: when it happened, which is when jobs for now are due, and the first due time.
+
+    `woken`: workers hear of it with the commit.
+    """
 
     now: datetime
     earliest: datetime | None
+    woken: bool = False
 
 
-def insert(connection: Connection, jobs: Sequence[NewJob], zone_version: str) -> Written:
-    """Writes jobs: all or none."""
+def insert(connection: Connection, jobs: Sequence[NewJob], zone_version: str, *, wake: bool = False) -> Written:
+    """Writes jobs: all or none. `wake`: a few that are due within a second wake workers with their commit."""
     if len(jobs) < COPY_FROM:
-        return _insert(connection, jobs, zone_version)
+        return _insert(connection, jobs, zone_version, wake=wake)
     with connection.transaction():
         copied = _copy(connection, jobs)
         rest = [job for job in jobs if job.job_id not in copied]
@@ -77,10 +83,10 @@ def insert(connection: Connection, jobs: Sequence[NewJob], zone_version: str) ->
     return Written(written.now, min(filter(None, (written.earliest, *copied.values())), default=None))
 
 
-def _insert(connection: Connection, jobs: Sequence[NewJob], zone_version: str) -> Written:
-    row = connection.execute(_INSERT, _columns(jobs, zone_version)).fetchone()
+def _insert(connection: Connection, jobs: Sequence[NewJob], zone_version: str, *, wake: bool = False) -> Written:
+    row = connection.execute(_INSERT, [wake, *_columns(jobs, zone_version)]).fetchone()
     assert row is not None
-    return Written(now=row[1], earliest=row[0])
+    return Written(now=row[1], earliest=row[0], woken=bool(row[2]))
 
 
 def _copy(connection: Connection, jobs: Sequence[NewJob]) -> dict[str, datetime]:

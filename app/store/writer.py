@@ -37,7 +37,7 @@ class Created(NamedTuple):
 
 
 Committed = tuple[Sequence[Created | BaseException], datetime | None]
-"""An answer for each request, and when the first of their jobs is due."""
+"""An answer for each request, and when the first of their jobs is due; None when workers know it already."""
 
 
 class Writer:
@@ -73,7 +73,7 @@ class Writer:
                 return [self._explain(error, requests[0])]
         else:
             if earliest is not None:
-                self._notifier.due(to_microseconds(earliest))
+                self._notifier.due(to_microseconds(earliest), plan=_any_recurs(requests))
             return answers
         # One of them is at fault: each for itself, so that it fails alone.
         return [self._write_alone(request) for request in requests]
@@ -131,9 +131,10 @@ class Writer:
 
     def _insert(self, connection: Connection, requests: Sequence[Request]) -> Committed:
         new = [job for request in requests for job in request.jobs]
-        written = jobs.insert(connection, new, self._zone_version)
+        wake = not _any_recurs(requests) and self._notifier.rides()
+        written = jobs.insert(connection, new, self._zone_version, wake=wake)
         answers = [Created([job.job_id for job in request.jobs], written.now, replayed=False) for request in requests]
-        return list(answers), written.earliest
+        return list(answers), None if written.woken else written.earliest
 
     def _know_users(self, connection: Connection, requests: Sequence[Request]) -> None:
         new = {job.user_id for request in requests for job in request.jobs} - self._users
@@ -142,6 +143,10 @@ class Writer:
             if len(self._users) > KNOWN_USERS:
                 self._users.clear()
             self._users |= new
+
+
+def _any_recurs(requests: Sequence[Request]) -> bool:
+    return any(job.expression is not None for request in requests for job in request.jobs)
 
 
 def _replay(request: Request, kept: dict[idempotency.Name, idempotency.Kept]) -> Created | BaseException:

@@ -58,6 +58,15 @@ begin
 end $$;
 comment on function pgtick.insert_jobs is 'Writes validated jobs, one array element a job, and returns when the first is due. Meant for programs; people call create_job.';
 
+create or replace function pgtick.job_to_do(job_id uuid, out parameters text, out max_retries smallint, out timeout_s double precision)
+language plpgsql stable strict
+set search_path = pg_catalog, pg_temp
+as $$
+begin
+    select j.parameters::text, j.max_retries, j.timeout_s into parameters, max_retries, timeout_s from pgtick.jobs j where j.job_id = job_to_do.job_id;
+end $$;
+comment on function pgtick.job_to_do is 'What a worker must know of a job to run it; nulls for a job that is gone. Meant for programs.';
+
 create or replace function pgtick.instant_of(local timestamp, timezone text) returns timestamptz
 language plpgsql stable
 set search_path = pg_catalog, pg_temp
@@ -212,7 +221,11 @@ begin
         array[parameters::text], array[max_retries::smallint], array[timeout_s], array[policies::text], array[overlap_rule],
         array[starts_at + (policies ->> 'expires_after_s')::float8 * interval '1 second'], array[now()], null);
     if due <= now() + interval '1 second' then
-        perform pg_notify('pgtick_due', (extract(epoch from due) * 1000000)::bigint::text);
+        if asked.kind = 'CRON' then
+            notify pgtick_plan;
+        else
+            perform pg_notify('pgtick_due', (extract(epoch from due) * 1000000)::bigint::text);
+        end if;
     end if;
     return new_id;
 end $$;

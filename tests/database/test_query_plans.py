@@ -131,6 +131,7 @@ def claim(now: datetime) -> dict[str, Any]:
         "worker_id": 1,
         "first_claim": 0,
         "lease": timedelta(seconds=30),
+        "few": 4,
     }
 
 
