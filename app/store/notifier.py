@@ -44,7 +44,7 @@ class Notifier:
             self._pay()
             return True
 
-    def due(self, due_at_us: int, *, plan: bool) -> None:
+    def due(self, due_at_us: int, *, plan: bool = False) -> None:
         """Some job is due then, in µs since the epoch; `plan`: by a schedule, too. Returns at once."""
         if due_at_us > (clock.now() + NEAR_S) * 1_000_000:
             return

@@ -110,11 +110,11 @@ def report(verdict: Verdict, happened: list[Fault], load: Load, runs: int) -> No
     for kind in sorted(kinds):
         count = sum(fault.kind == kind for fault in happened)
         print(f"{kind:22} {count:6} {verdict.recovery_s[kind]:15.2f} s {verdict.doubled[kind]:8}")
-    print(f"{'(its own executions)':22} {'':6} {verdict.recovery_s['its own executions']:15.2f} s")
+    print(f"{'(its own executions)':22} {len(verdict.waits):6} {verdict.recovery_s['its own executions']:15.2f} s")
     print(
         f"\n{len(happened)} faults, {len(load.acknowledged):,} one-off jobs acknowledged, {runs:,} runs;"
         f" lost {verdict.lost}, stuck {verdict.stuck}, doubled {sum(verdict.doubled.values())},"
-        f" of them without a visible loss {verdict.unexplained}."
+        f" of them without a visible loss {verdict.unexplained}, accepted after a lost lease {verdict.accepted_late}."
         f" Posting was refused and tried again {load.refused} times, the longest took {load.longest_wait_s:.1f} s."
     )
     for sentence in verdict.broken:

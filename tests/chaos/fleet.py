@@ -86,7 +86,7 @@ class Fleet:
             Process(
                 f"worker-{number}",
                 ["-m", "workers"],
-                common | {"CHAOS_CLOCK_OFFSET_S": str(skew)},
+                common | {"CHAOS_CLOCK_OFFSET_S": str(skew), "CHAOS_WORKER": f"worker-{number}"},
                 folder / f"worker-{number}.log",
             )
             for number, skew in enumerate(SKEWS_S)

@@ -13,13 +13,14 @@ from workers.context import current
 from workers.registry import task
 
 LEDGER = os.open(os.environ.get("CHAOS_LEDGER", os.devnull), os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+WORKER = os.environ.get("CHAOS_WORKER", "-")
 QUICKLY = Backoff(base_s=0.5, factor=2)
 
 
 def note(event: str) -> None:
-    """`monotonic event task pid attempt execution`, in one short append."""
+    """`monotonic event task pid attempt worker execution`, in one short append."""
     c = current()
-    line = f"{time.monotonic():.6f} {event} {c.task_id} {os.getpid()} {c.attempt} {c.execution_id}\n"
+    line = f"{time.monotonic():.6f} {event} {c.task_id} {os.getpid()} {c.attempt} {WORKER} {c.execution_id}\n"
     os.write(LEDGER, line.encode())
 
 

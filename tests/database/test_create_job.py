@@ -55,6 +55,14 @@ def test_waiting_workers_hear_of_it_at_commit(dsn: str, connection: Connection) 
     assert [n.channel for n in connection.notifies(timeout=5, stop_after=1)] == ["pgtick_due"]
 
 
+def test_planners_hear_of_a_schedule_that_begins_soon(dsn: str, connection: Connection) -> None:
+    connection.execute("listen pgtick_due")
+    connection.execute("listen pgtick_plan")
+    with psycopg.connect(dsn, autocommit=True) as own:
+        own.execute("select pgtick.create_job('send_email', '* * * * * *')")
+    assert [n.channel for n in connection.notifies(timeout=5, stop_after=1)] == ["pgtick_plan"]
+
+
 @pytest.mark.parametrize("days", [1, 3, 400])
 def test_a_job_however_far_ahead_is_pending(connection: Connection, days: int) -> None:
     at = connection.execute("select to_char(now() + %s * interval '1 day', 'YYYY-MM-DD\"T\"HH24:MI:SS\"Z\"')", [days])

@@ -9,7 +9,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from app.store.channel import DUE
+from app.store.channel import DUE, PLAN
 from app.store.notifier import BURST, PERIOD_S, Notifier
 from app.store.pool import Pool
 
@@ -50,3 +50,18 @@ def test_what_is_due_much_later_wakes_nobody(notifier: Notifier, connection: Con
     notifier.due(later)
     notifier.due(soon)
     assert heard(connection, 5.0, stop_after=1) == [soon]
+
+
+def test_few_wake_ups_go_along_with_their_transactions(notifier: Notifier) -> None:
+    assert sum(notifier.rides() for _ in range(100)) <= BURST + 1
+    time.sleep(PERIOD_S * BURST)
+    assert notifier.rides()
+
+
+def test_planners_hear_of_new_schedules_alone(notifier: Notifier, connection: Connection) -> None:
+    connection.execute(f"listen {PLAN}")
+    notifier.due(now_us())
+    notifier.due(now_us(), plan=True)
+    channels = [n.channel for n in connection.notifies(timeout=1.0)]
+    assert channels.count(PLAN) == 1
+    assert channels.count(DUE) >= 1

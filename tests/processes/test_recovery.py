@@ -121,3 +121,14 @@ def test_leases_are_not_judged_before_workers_had_time_to_renew_them(fleet: Flee
     recovered = fleet.connection.execute(queries.recover_expired, {"n": 10, "grace": timedelta(0)})
     assert len(recovered.fetchall()) == 1
     assert fleet.execution(job)["status"] == "PENDING"
+
+
+def test_what_a_dead_worker_ran_does_not_wait_for_each_other(fleet: Fleet) -> None:
+    first = fleet.start()
+    jobs = [fleet.post("nap", parameters={"seconds": 3.0}) for _ in range(8)]
+    for job in jobs:
+        fleet.until_started(job)
+    first.kill()
+    fleet.start(processes=1)
+    runs = [fleet.until(job, "COMPLETED") for job in jobs]
+    assert max(run["started_at"] for run in runs) < min(run["finished_at"] for run in runs)
