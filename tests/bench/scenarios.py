@@ -13,6 +13,7 @@ from app.schedule.horizon import first
 from app.schedule.zones import tzdata_version
 from app.store import jobs as store
 from tests.bench import load
+from tests.bench import pages as history
 from tests.bench.lab import Bench
 from tests.bench.results import Result
 
@@ -286,6 +287,16 @@ def snapshot(bench: Bench, size: Size) -> Result:
         )
 
 
+def pages(bench: Bench, size: Size) -> Result:
+    """How long pages of the API and the dashboard take on a long history, ms from request to answer."""
+    rows, hours = size.rate_or(10_000_000, quick=10_000), 24 if size.quick else 720
+    with bench.lab() as lab:
+        history.fill(lab, rows, hours)
+        address = lab.start_api()
+        took = history.times(lab, address, hours)
+        return Result("pages", jobs=rows, jobs_per_s=0.0, facts={"partitions": hours} | took)
+
+
 SCENARIOS: dict[str, Callable[[Bench, Size], Result]] = {
     "create": create,
     "drain": drain,
@@ -296,4 +307,5 @@ SCENARIOS: dict[str, Callable[[Bench, Size], Result]] = {
     "recurring": recurring,
     "flat": flat,
     "snapshot": snapshot,
+    "pages": pages,
 }
