@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections import Counter, defaultdict
+from collections import defaultdict
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
@@ -21,7 +21,7 @@ SERVER_RECOVERY_S = {"restart fast": 2.0, "restart immediate": 2.0, "fail over":
 """Work goes on so long after the server is back."""
 ON_SERVER = set(SERVER_RECOVERY_S)
 STARTED = re.compile(r"worker_started worker_id=(\d+)")
-LOST = re.compile(r"lease_lost execution_id=(\S+)")
+LOST = re.compile(r"lease_lost execution_id=\S+ claim_id=(\d+)")
 SEEN_LOST = re.compile(r"(?:lease_lost|report_refused|claims_taken_back) .*?execution_id=(\S+)")
 
 
@@ -33,6 +33,7 @@ class Run:
     pid: int
     attempt: int
     worker: str
+    claim_id: str
     ended: float | None = None
 
 
@@ -60,9 +61,9 @@ def read_ledger(path: Path) -> dict[str, list[Run]]:
     """Every execution's runs, in order."""
     runs: dict[str, list[Run]] = defaultdict(list)
     for line in path.read_text().splitlines():
-        at, event, _, pid, attempt, worker, execution_id = line.split(" ")
+        at, event, _, pid, attempt, worker, claim_id, execution_id = line.split(" ")
         if event == "start":
-            runs[execution_id].append(Run(float(at), int(pid), int(attempt), worker))
+            runs[execution_id].append(Run(float(at), int(pid), int(attempt), worker, claim_id))
         else:
             for run in reversed(runs[execution_id]):
                 if (run.pid, run.attempt) == (int(pid), int(attempt)):
@@ -185,19 +186,19 @@ def check_fence(
 ) -> None:
     """Invariant 3: an outcome counts only from the claim that stands.
 
-    A worker that lost an execution as often as it started it has none whose outcome may count.
+    A worker that ran an execution under claims only that it lost has no outcome that may count.
     """
     worker_of: dict[int, str] = {}
-    losses: Counter[tuple[str, str]] = Counter()
+    lost_claims: set[str] = set()
     for log in logs:
         text = log.read_text(errors="replace")
         worker_of.update((int(worker_id), log.stem) for worker_id in STARTED.findall(text))
-        losses.update((log.stem, execution_id) for execution_id in LOST.findall(text))
+        lost_claims.update(LOST.findall(text))
     query = "select execution_id, worker_id from pgtick.executions where status in ('COMPLETED', 'FAILED')"
     for execution_id, worker_id in connection.execute(query):
         worker = worker_of.get(worker_id, "")
-        lost = losses[worker, execution_id]
-        if lost and lost >= sum(run.worker == worker for run in runs.get(execution_id, [])):
+        claims = {run.claim_id for run in runs.get(execution_id, []) if run.worker == worker}
+        if claims and claims <= lost_claims:
             verdict.accepted_late += 1
     verdict.demand(not verdict.accepted_late, f"{verdict.accepted_late} outcomes were accepted after a lost lease")
 

@@ -18,9 +18,10 @@ QUICKLY = Backoff(base_s=0.5, factor=2)
 
 
 def note(event: str) -> None:
-    """`monotonic event task pid attempt worker execution`, in one short append."""
+    """`monotonic event task pid attempt worker claim execution`, in one short append."""
     c = current()
-    line = f"{time.monotonic():.6f} {event} {c.task_id} {os.getpid()} {c.attempt} {WORKER} {c.execution_id}\n"
+    line = f"{time.monotonic():.6f} {event} {c.task_id} {os.getpid()} {c.attempt} {WORKER} {c._claim_id}"
+    line += f" {c.execution_id}\n"
     os.write(LEDGER, line.encode())
 
 
