@@ -59,6 +59,8 @@ def read_listing(job_id: str | None = None) -> tuple[Filter, Position | None, in
 
 def read_flag(name: str) -> bool:
     """A parameter that is `true` or `false`, and false when it is not there."""
+    if not request.query_string:
+        return False
     text = request.args.get(name, "false").lower()
     if text not in ("true", "false"):
         raise bad_parameter(name, "must be true or false")

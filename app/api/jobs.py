@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from datetime import timedelta
 from functools import partial
@@ -28,6 +29,9 @@ from app.store.tasks import Tasks
 MAX_BATCH = 10_000
 BEFORE_CREATION = timedelta(minutes=1)
 """No execution of a job is so much older than the job: history before that need not be looked through."""
+
+TURN = 200
+"""After so many jobs of a batch, other requests of this process get their turn."""
 
 blueprint = Blueprint("jobs", __name__)
 
@@ -76,6 +80,8 @@ def create_batch() -> Response:
     planned: list[Planned] = []
     faults: list[dict[str, Any]] = []
     for index, (item, job_id) in enumerate(zip(items, uuid7s(len(items), clock.now()), strict=True)):
+        if index % TURN == 0:
+            time.sleep(0)
         auth.refuse_other(item.post.user_id)
         one = plan(item, job_id, default_user, now, exists, check)
         if isinstance(one, list):

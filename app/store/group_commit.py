@@ -2,12 +2,13 @@
 
 A request that finds nobody writing writes at once, alone. Those that come meanwhile wait; when the write is done, one
 of them writes for all of them. So a lone request waits for nobody, no thread is kept for it, and under load one
-statement and one commit serve as many requests as came in during the one before.
+statement and one commit serve as many requests as came in during the one before, and in a moment after it.
 """
 
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Sequence
 from typing import Generic, TypeVar, cast
 
@@ -15,6 +16,12 @@ from app.store.pool import Unavailable
 
 Item = TypeVar("Item")
 Answer = TypeVar("Answer")
+
+
+GATHER_S = 0.001
+"""Where requests come together, so long is waited for those that the last commit has set free."""
+TOGETHER_S = 0.01
+"""Requests come together so soon after one commit served several of them."""
 
 
 class _Ticket(Generic[Item, Answer]):
@@ -40,6 +47,7 @@ class GroupCommit(Generic[Item, Answer]):
         self._lock = threading.Lock()
         self._waiting: list[_Ticket[Item, Answer]] = []
         self._writing = False
+        self._together_until = 0.0
 
     def submit(self, item: Item) -> Answer:
         """The answer for this item once it is committed; raises its error."""
@@ -60,6 +68,8 @@ class GroupCommit(Generic[Item, Answer]):
         return cast(Answer, ticket.answer)
 
     def _lead(self, leader: _Ticket[Item, Answer]) -> None:
+        if time.monotonic() < self._together_until:
+            time.sleep(GATHER_S)
         with self._lock:
             group = self._waiting[: self._limit]
             del self._waiting[: self._limit]
@@ -70,6 +80,8 @@ class GroupCommit(Generic[Item, Answer]):
                 raise RuntimeError(f"{len(answers)} answers for {len(group)} items")
         except BaseException as error:
             failure, answers = error, [error] * len(group)
+        if len(group) > 1:
+            self._together_until = time.monotonic() + TOGETHER_S
         with self._lock:
             if isinstance(failure, Unavailable):
                 # Whoever waited through this has waited long enough: one outage answers all of them.

@@ -46,6 +46,8 @@ class Tasks:
     def missing(self, task_ids: Iterable[str]) -> set[str]:
         """Those of `task_ids` that nobody registered."""
         known = self._known if time.monotonic() - self._read_at < LIFE_S else self._read()
+        if known.keys() >= set(task_ids):
+            return set()
         unknown = {task_id for task_id in task_ids if task_id not in known and "\0" not in task_id}
         if unknown and not unknown <= (known := self._read()).keys():
             return {task_id for task_id in task_ids if task_id not in known}
