@@ -373,6 +373,78 @@ end $$;
 
 COMMENT ON FUNCTION pgtick.check_policies(policies jsonb, recurring boolean) IS 'The policies as they are stored. Raises for what is no policy; times and exclusions are checked by a planner, which stops the job visibly.';
 
+CREATE TABLE pgtick.pending_executions (
+    job_id uuid NOT NULL,
+    scheduled_at timestamp with time zone NOT NULL,
+    due_at timestamp with time zone NOT NULL,
+    user_id text NOT NULL,
+    task_key integer NOT NULL,
+    priority smallint DEFAULT 2 NOT NULL,
+    attempt smallint DEFAULT 0 NOT NULL,
+    losses smallint DEFAULT 0 NOT NULL,
+    suspect boolean DEFAULT false NOT NULL,
+    overlap text,
+    expires_at timestamp with time zone,
+    origin text,
+    limit_key text,
+    errors jsonb,
+    CONSTRAINT pending_executions_attempt_is_not_negative CHECK (((attempt >= 0) AND (losses >= 0))),
+    CONSTRAINT pending_executions_overlap_is_known CHECK ((overlap = ANY (ARRAY['skip'::text, 'queue_one'::text, 'cancel_running'::text, 'wait'::text]))),
+    CONSTRAINT pending_executions_priority_is_1_to_8 CHECK (((abs(priority) >= 1) AND (abs(priority) <= 8))),
+    CONSTRAINT pending_executions_times_are_sane CHECK (((scheduled_at >= '2000-01-01 00:00:00+00'::timestamp with time zone) AND (scheduled_at < '2200-01-01 00:00:00+00'::timestamp with time zone) AND (due_at >= '2000-01-01 00:00:00+00'::timestamp with time zone) AND (due_at < '2200-01-01 00:00:00+00'::timestamp with time zone)))
+)
+PARTITION BY RANGE (due_at);
+
+CREATE FUNCTION pgtick.claim_alone(claim_ids bigint[], executions pgtick.pending_executions[], worker_id integer, lease interval) RETURNS TABLE(claim_id bigint, job_id uuid, scheduled_at timestamp with time zone, due_at timestamp with time zone, task_key integer, priority smallint, attempt smallint, losses smallint, suspect boolean, expires_at timestamp with time zone, user_id text)
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+#variable_conflict use_column
+begin
+    return query
+    with
+    gone as (
+        select * from unnest(claim_ids, executions) as n (claim_id, job_id, scheduled_at, due_at, user_id, task_key, priority, attempt, losses,
+            suspect, overlap, expires_at, origin, limit_key, errors)
+    ),
+    -- The unique index lets only one in, and what came too late to start keeps out of it. Behind one whose turn has come
+    -- there may be more.
+    alone as (
+        insert into pgtick.running_executions as r (claim_id, job_id, scheduled_at, due_at, user_id, task_key, priority, attempt, losses, suspect,
+            overlap, expires_at, origin, worker_id, lease_expires_at, awaited, limit_key, errors)
+        select claim_id, job_id, scheduled_at, due_at, user_id, task_key, case when limit_key is null then priority else priority + 4 end,
+            attempt + 1, losses, suspect, overlap, expires_at, origin, claim_alone.worker_id, clock_timestamp() + lease, overlap = 'wait',
+            limit_key, errors
+        from gone
+        where expires_at is null or expires_at > clock_timestamp() or attempt + losses > 0
+        order by due_at
+        on conflict (job_id) where overlap is not null do nothing
+        returning r.claim_id, r.job_id, r.scheduled_at, r.due_at, r.task_key, r.priority, r.attempt, r.losses, r.suspect, r.expires_at, r.user_id
+    ),
+    -- A run of the same job is not over. What is not due yet goes back and is tried again; what is waits out of sight of
+    -- claims (negative priority), and pgtick.settle_waiting sees to it.
+    kept_out as (
+        select g.*, g.due_at <= clock_timestamp() as waits
+        from gone g
+        where not exists (select from alone a where a.job_id = g.job_id and a.scheduled_at = g.scheduled_at)
+    ),
+    put_back as (
+        insert into pgtick.pending_executions (job_id, scheduled_at, due_at, user_id, task_key, priority, attempt, losses, suspect, overlap,
+            expires_at, origin, limit_key, errors)
+        select job_id, scheduled_at, due_at, user_id, task_key, case when waits then -priority else priority end, attempt, losses, suspect,
+            overlap, expires_at, origin, limit_key, errors
+        from kept_out
+    )
+    select * from alone
+    union all
+    -- Told under no claim: 0 for those that wait, -1 for those that went back.
+    select case when k.waits then 0 else -1 end, k.job_id, k.scheduled_at, k.due_at, k.task_key, k.priority, k.attempt, k.losses, k.suspect,
+        k.expires_at, k.user_id
+    from kept_out k;
+end $$;
+
+COMMENT ON FUNCTION pgtick.claim_alone(claim_ids bigint[], executions pgtick.pending_executions[], worker_id integer, lease interval) IS 'The part of a claim that sees to executions whose runs must not overlap: those free to run, and those kept out. Meant for programs.';
+
 CREATE FUNCTION pgtick.claim_past(claimant text, lease interval DEFAULT '00:05:00'::interval) RETURNS text
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
@@ -723,28 +795,6 @@ begin
 end $_$;
 
 COMMENT ON FUNCTION pgtick.explain(id text) IS 'Why is it not running? One sentence about an execution id, or about a job id (what runs or comes next).';
-
-CREATE TABLE pgtick.pending_executions (
-    job_id uuid NOT NULL,
-    scheduled_at timestamp with time zone NOT NULL,
-    due_at timestamp with time zone NOT NULL,
-    user_id text NOT NULL,
-    task_key integer NOT NULL,
-    priority smallint DEFAULT 2 NOT NULL,
-    attempt smallint DEFAULT 0 NOT NULL,
-    losses smallint DEFAULT 0 NOT NULL,
-    suspect boolean DEFAULT false NOT NULL,
-    overlap text,
-    expires_at timestamp with time zone,
-    origin text,
-    limit_key text,
-    errors jsonb,
-    CONSTRAINT pending_executions_attempt_is_not_negative CHECK (((attempt >= 0) AND (losses >= 0))),
-    CONSTRAINT pending_executions_overlap_is_known CHECK ((overlap = ANY (ARRAY['skip'::text, 'queue_one'::text, 'cancel_running'::text, 'wait'::text]))),
-    CONSTRAINT pending_executions_priority_is_1_to_8 CHECK (((abs(priority) >= 1) AND (abs(priority) <= 8))),
-    CONSTRAINT pending_executions_times_are_sane CHECK (((scheduled_at >= '2000-01-01 00:00:00+00'::timestamp with time zone) AND (scheduled_at < '2200-01-01 00:00:00+00'::timestamp with time zone) AND (due_at >= '2000-01-01 00:00:00+00'::timestamp with time zone) AND (due_at < '2200-01-01 00:00:00+00'::timestamp with time zone)))
-)
-PARTITION BY RANGE (due_at);
 
 CREATE FUNCTION pgtick.explain_waiting(p pgtick.pending_executions) RETURNS text
     LANGUAGE plpgsql STABLE

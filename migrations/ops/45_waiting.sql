@@ -2,6 +2,58 @@
 -- negative priority, which claims do not look at. Whoever makes one wait, and whoever ends a run that is awaited, comes
 -- here afterwards; the janitor does for those who died before they could.
 
+create or replace function pgtick.claim_alone(claim_ids bigint[], executions pgtick.pending_executions[], worker_id integer, lease interval)
+returns table (claim_id bigint, job_id uuid, scheduled_at timestamptz, due_at timestamptz, task_key integer, priority smallint, attempt smallint,
+    losses smallint, suspect boolean, expires_at timestamptz, user_id text)
+language plpgsql
+set search_path = pg_catalog, pg_temp
+as $$
+#variable_conflict use_column
+begin
+    return query
+    with
+    gone as (
+        select * from unnest(claim_ids, executions) as n (claim_id, job_id, scheduled_at, due_at, user_id, task_key, priority, attempt, losses,
+            suspect, overlap, expires_at, origin, limit_key, errors)
+    ),
+    -- The unique index lets only one in, and what came too late to start keeps out of it. Behind one whose turn has come
+    -- there may be more.
+    alone as (
+        insert into pgtick.running_executions as r (claim_id, job_id, scheduled_at, due_at, user_id, task_key, priority, attempt, losses, suspect,
+            overlap, expires_at, origin, worker_id, lease_expires_at, awaited, limit_key, errors)
+        select claim_id, job_id, scheduled_at, due_at, user_id, task_key, case when limit_key is null then priority else priority + 4 end,
+            attempt + 1, losses, suspect, overlap, expires_at, origin, claim_alone.worker_id, clock_timestamp() + lease, overlap = 'wait',
+            limit_key, errors
+        from gone
+        where expires_at is null or expires_at > clock_timestamp() or attempt + losses > 0
+        order by due_at
+        on conflict (job_id) where overlap is not null do nothing
+        returning r.claim_id, r.job_id, r.scheduled_at, r.due_at, r.task_key, r.priority, r.attempt, r.losses, r.suspect, r.expires_at, r.user_id
+    ),
+    -- A run of the same job is not over. What is not due yet goes back and is tried again; what is waits out of sight of
+    -- claims (negative priority), and pgtick.settle_waiting sees to it.
+    kept_out as (
+        select g.*, g.due_at <= clock_timestamp() as waits
+        from gone g
+        where not exists (select from alone a where a.job_id = g.job_id and a.scheduled_at = g.scheduled_at)
+    ),
+    put_back as (
+        insert into pgtick.pending_executions (job_id, scheduled_at, due_at, user_id, task_key, priority, attempt, losses, suspect, overlap,
+            expires_at, origin, limit_key, errors)
+        select job_id, scheduled_at, due_at, user_id, task_key, case when waits then -priority else priority end, attempt, losses, suspect,
+            overlap, expires_at, origin, limit_key, errors
+        from kept_out
+    )
+    select * from alone
+    union all
+    -- Told under no claim: 0 for those that wait, -1 for those that went back.
+    select case when k.waits then 0 else -1 end, k.job_id, k.scheduled_at, k.due_at, k.task_key, k.priority, k.attempt, k.losses, k.suspect,
+        k.expires_at, k.user_id
+    from kept_out k;
+end $$;
+comment on function pgtick.claim_alone is
+    'The part of a claim that sees to executions whose runs must not overlap: those free to run, and those kept out. Meant for programs.';
+
 create or replace function pgtick.settle_waiting(job_ids uuid[] default null) returns uuid[]
 language plpgsql
 set search_path = pg_catalog, pg_temp

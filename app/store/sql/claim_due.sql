@@ -30,42 +30,18 @@ free as (
     where overlap is null
     returning claim_id, job_id, scheduled_at, due_at, task_key, priority, attempt, losses, suspect, expires_at, user_id
 ),
--- One run at a time of the others: the unique index lets only one in, and what came too late to start keeps out of it.
--- Behind one whose turn has come there may be more.
-alone as (
-    insert into pgtick.running_executions (claim_id, job_id, scheduled_at, due_at, user_id, task_key, priority, attempt, losses, suspect, overlap,
-        expires_at, origin, worker_id, lease_expires_at, awaited, limit_key, errors)
-    select claim_id, job_id, scheduled_at, due_at, user_id, task_key, case when limit_key is null then priority else priority + 4 end, attempt + 1,
-        losses, suspect, overlap, expires_at, origin, %(worker_id)s, clock_timestamp() + %(lease)s::interval, overlap = 'wait', limit_key, errors
-    from gone
-    where overlap is not null and (expires_at is null or expires_at > clock_timestamp() or attempt + losses > 0)
-    order by due_at
-    on conflict (job_id) where overlap is not null do nothing
-    returning claim_id, job_id, scheduled_at, due_at, task_key, priority, attempt, losses, suspect, expires_at, user_id
-),
--- A run of the same job is not over. What is not due yet goes back and is tried again; what is waits out of sight of
--- claims (negative priority), and pgtick.settle_waiting sees to it.
-kept_out as (
-    select g.*, g.due_at <= clock_timestamp() as waits
-    from gone g
-    where g.overlap is not null
-      and not exists (select from alone a where a.job_id = g.job_id and a.scheduled_at = g.scheduled_at)
-),
-put_back as (
-    insert into pgtick.pending_executions (job_id, scheduled_at, due_at, user_id, task_key, priority, attempt, losses, suspect, overlap,
-        expires_at, origin, limit_key, errors)
-    select job_id, scheduled_at, due_at, user_id, task_key, case when waits then -priority else priority end, attempt, losses, suspect, overlap,
-        expires_at, origin, limit_key, errors
-    from kept_out
-),
--- Those kept out are told, too, under no claim: 0 for those that wait, -1 for those that went back.
+-- The others run one at a time. A function of its own, because most claims have none and need not be planned for them.
+-- Those kept out by a run of their job are told, too, under no claim.
 taken as (
     select * from free
     union all
-    select * from alone
-    union all
-    select case when waits then 0 else -1 end, job_id, scheduled_at, due_at, task_key, priority, attempt, losses, suspect, expires_at, user_id
-    from kept_out
+    select * from pgtick.claim_alone(
+        array(select claim_id from gone where overlap is not null),
+        array(select (job_id, scheduled_at, due_at, user_id, task_key, priority, attempt, losses, suspect, overlap, expires_at, origin, limit_key,
+                      errors)::pgtick.pending_executions
+              from gone where overlap is not null),
+        %(worker_id)s, %(lease)s::interval)
+    where exists (select from gone where overlap is not null)
 )
 -- What the jobs are to do is read by a statement of its own: planning a join with all days of jobs costs more than it.
 -- Of a few, it comes along.
