@@ -6,7 +6,7 @@ import secrets
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import psycopg
@@ -64,6 +64,12 @@ class Scan:
         self.backlog = full and min(row[DUE_AT] for row in rows) < now - BACKLOG_S
 
 
+def partition_of(floor: datetime, until: datetime) -> str | None:
+    """The partition that has all between these times, if it is one."""
+    hour = floor.replace(minute=0, second=0, microsecond=0)
+    return f"pending_executions_{hour:%Y%m%d_%H%M}" if until < hour + timedelta(hours=1) else None
+
+
 class Claimer:
     """One claim a pool and tick. A full claim is followed by the next at once; an empty one by a pause."""
 
@@ -89,6 +95,9 @@ class Claimer:
         self._unsettled: set[Any] = set()
         self._look_again_at = float("inf")
         self._last_keys: dict[int, str | None] = {}
+        self._planning: tuple[psycopg.AsyncConnection[Any] | None, str] = (None, "")
+        self._no_partition: str | None = None
+        """A partition that is not there, or not for us."""
         self.claim_s = 0.0
         self.starved = False
         """Whether the last tick found no free place: the next one that gets free is worth a wake-up."""
@@ -158,18 +167,18 @@ class Claimer:
         floors = scan.floors
         if scan.fresh_first:
             floors = [max(floor, datetime.fromtimestamp(now - BACKLOG_S, UTC)) for floor in floors]
+        # What went back because it is not due yet would be found again and hide the others.
+        until = datetime.fromtimestamp(now + (0 if scan.held_back else self._settings.claim_ahead_s), UTC)
         connection = await self._link.connection()
         cursor = connection.cursor(binary=True)
         self._unanswered = range(self._last_claim + 1, self._last_claim + wanted + 1)
-        await cursor.execute(
-            queries.claim_due,
+        await self._execute(
+            cursor,
+            partition_of(min(floors), until),
             {
                 "floor": min(floors).isoformat(),
                 "floors": arrays.times(floors),
-                # What went back because it is not due yet would be found again and hide the others.
-                "until": datetime.fromtimestamp(
-                    now + (0 if scan.held_back else self._settings.claim_ahead_s), UTC
-                ).isoformat(),
+                "until": until.isoformat(),
                 "task_keys": arrays.plain(places.task_keys),
                 "n": wanted,
                 "worker_id": self._worker_id,
@@ -197,6 +206,27 @@ class Claimer:
             self._take([Execution(row, places.tasks[row[TASK_KEY]], now, lease_s) for row in mine])
         # After the fresh ones, the backlog's turn comes at once.
         return wanted if scan.fresh_first else len(rows)
+
+    async def _execute(self, cursor: psycopg.AsyncCursor[Any], partition: str | None, facts: dict[str, Any]) -> None:
+        """Claims from the partition of the hour where that is all, with a plan that is kept; else from all of them.
+
+        Most of an empty claim is planning, and a plan for all partitions cannot be kept: it would have to do for an
+        empty table and for a full one.
+        """
+        if partition is not None and partition != self._no_partition and self._link.prepares:
+            await self._plan(cursor.connection, "force_generic_plan")
+            try:
+                await cursor.execute(queries.claim_from(partition), facts)
+                return
+            except (psycopg.errors.UndefinedTable, psycopg.errors.InsufficientPrivilege):
+                self._no_partition = partition
+        await self._plan(cursor.connection, "force_custom_plan")
+        await cursor.execute(queries.claim_due, facts)
+
+    async def _plan(self, connection: psycopg.AsyncConnection[Any], mode: str) -> None:
+        if self._planning != (connection, mode) and self._link.prepares:
+            await connection.execute("select set_config('plan_cache_mode', %s, false)", [mode])
+            self._planning = (connection, mode)
 
     async def _with_jobs(self, cursor: psycopg.AsyncCursor[Any], rows: list[Any]) -> list[Any]:
         """The rows with what their jobs are to do: parameters as text, and their own number of retries and timeout."""

@@ -27,14 +27,14 @@ class Link:
     """
 
     def __init__(self, name: str, url: str, options: str = "", *, prepares: bool = False) -> None:
-        self._prepares = prepares
+        self.prepares = prepares
         self._conninfo = conninfo(url, application_name=f"pgtick {name}", **({"options": options} if options else {}))
         self._connection: psycopg.AsyncConnection[Any] | None = None
 
     async def connection(self) -> psycopg.AsyncConnection[Any]:
         if self._connection is None or self._connection.closed:
             self._connection = await psycopg.AsyncConnection.connect(
-                self._conninfo, autocommit=True, prepare_threshold=0 if self._prepares else None
+                self._conninfo, autocommit=True, prepare_threshold=0 if self.prepares else None
             )
         return self._connection
 
@@ -46,7 +46,7 @@ class Link:
     def failed(self, error: Exception) -> None:
         """Prepares no more where the server does not know what was prepared: a pooler nobody told us of."""
         if isinstance(error, psycopg.errors.InvalidSqlStatementName | psycopg.errors.DuplicatePreparedStatement):
-            self._prepares = False
+            self.prepares = False
 
     def cut(self) -> None:
         """Ends the connection under a call that hangs."""

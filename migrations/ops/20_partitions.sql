@@ -10,6 +10,7 @@ declare
     lower_bound text := case parent when 'jobs' then pgtick.uuid7_floor(from_at)::text else to_char(from_at at time zone 'UTC', 'YYYY-MM-DD HH24:MI:SS"Z"') end;
     upper_bound text := case parent when 'jobs' then pgtick.uuid7_floor(until_at)::text else to_char(until_at at time zone 'UTC', 'YYYY-MM-DD HH24:MI:SS"Z"') end;
     -- Rows leave pending partitions as fast as they come: vacuum by count, not by a share of a moving size.
+    taker text;
     storage text := case parent when 'pending_executions'
         then 'with (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 20000, autovacuum_vacuum_cost_delay = 0)' else '' end;
 begin
@@ -18,6 +19,16 @@ begin
     end if;
     -- LIKE and ATTACH take no lock on the parent that a long SELECT or an INSERT would block; CREATE … PARTITION OF does.
     execute format('create table pgtick.%I (like pgtick.%I including all) %s', name, parent, storage);
+    if parent = 'pending_executions' then
+        -- Workers claim from the partition of the hour itself, so who may take rows out of the parent may here.
+        for taker in
+            select distinct a.grantee::regrole::text
+            from pg_class c cross join lateral aclexplode(c.relacl) a
+            where c.oid = 'pgtick.pending_executions'::regclass and a.privilege_type = 'DELETE' and a.grantee <> c.relowner and a.grantee <> 0
+        loop
+            execute format('grant select, update, delete on pgtick.%I to %s', name, taker);
+        end loop;
+    end if;
     execute format('alter table pgtick.%I attach partition pgtick.%I for values from (%L) to (%L)', parent, name, lower_bound, upper_bound);
 end $$;
 

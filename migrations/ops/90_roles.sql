@@ -38,7 +38,8 @@ begin
         end loop;
         for thing in
             select c.relname as name, c.relkind = 'v' as is_view from pg_class c
-            where c.relnamespace = 'pgtick'::regnamespace and c.relkind in ('r', 'p', 'v') and not c.relispartition
+            where c.relnamespace = 'pgtick'::regnamespace and c.relkind in ('r', 'p', 'v')
+              and (not c.relispartition or taker = 'pgtick_app' and c.relname like 'pending\_executions\_%')
         loop
             if taker = 'pgtick_app' then
                 execute format('grant select on pgtick.%I to %I', thing.name, taker);

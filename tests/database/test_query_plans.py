@@ -142,9 +142,48 @@ def test_a_claim_reads_what_it_takes(database: Database) -> None:
     hours = {at.strftime("pending_executions_%Y%m%d_%H00") for at in (values["floor"], values["until"])}
     assert reading.partitions("pending_executions") <= hours
     assert reading.indexes("pending_executions") == {"pending_executions_priority_due_at_idx", "Tid Scan"}
-    assert sum(reading.rows[table] for table in reading.partitions("pending_executions")) == 2 * N
+    # Each row once by the index, and once by its place, in every hour that is looked at.
+    looked_at = len(reading.partitions("pending_executions"))
+    assert sum(reading.rows[table] for table in reading.partitions("pending_executions")) == N + N * looked_at
     assert reading.partitions("finished_executions") == set()
     assert reading.scanned_in_full == {}
+
+
+def test_a_claim_from_one_partition_keeps_a_plan_that_does_for_an_empty_and_for_a_full_one(
+    server: Server, template: str
+) -> None:
+    now = datetime.now(UTC)
+    hour = now.replace(minute=0, second=0, microsecond=0)
+    partition = f"pending_executions_{hour:%Y%m%d_%H%M}"
+    values = claim(now) | {"floor": hour, "floors": [hour] * 4, "until": hour + timedelta(hours=1)}
+    types = {
+        "floor": "timestamptz",
+        "floors": "timestamptz[]",
+        "until": "timestamptz",
+        "task_keys": "int4[]",
+        "n": "int8",
+        "worker_id": "int4",
+        "first_claim": "int8",
+        "lease": "interval",
+        "few": "int8",
+    }
+    numbered = re.sub(
+        r"%\((\w+)\)s", lambda found: f"${list(types).index(found[1]) + 1}", queries.claim_from(partition)
+    )
+    options = HOT_OPTIONS + " -c plan_cache_mode=force_generic_plan"
+    with server.database(template) as dsn, psycopg.connect(dsn, autocommit=True, options=options) as worker:
+        worker.execute("insert into pgtick.tasks (task_id, target) values ('send_email', 'x')")
+        worker.execute(f"prepare claim ({', '.join(types.values())}) as {numbered.replace('%%', '%')}")
+        taken = f"execute claim ({', '.join(f'%({name})s' for name in types)})"
+        with psycopg.ClientCursor(worker) as cursor:
+            assert cursor.execute(taken, values).fetchall() == []
+            facts = {"rows": 50_000, "since": hour, "span": timedelta(minutes=59), "first": 0}
+            cursor.execute(PENDING, facts)
+            row = cursor.execute(f"explain (analyze, timing off, format json) {taken}", values).fetchone()
+    assert row is not None
+    reading = Reading(row[0][0]["Plan"])
+    assert reading.rows[partition] == 2 * N
+    assert reading.indexes("pending_executions") == {"pending_executions_priority_due_at_idx", "Tid Scan"}
 
 
 def test_what_jobs_are_to_do_is_read_from_their_days_alone(database: Database) -> None:

@@ -163,3 +163,16 @@ def test_nobody_else_gets_in(owner_dsn: str, connection: Connection) -> None:
             assert refused(stranger, "select pgtick.explain('x')")
     finally:
         connection.execute("drop role pgtick_test_stranger")
+
+
+def test_workers_may_claim_from_every_hour_itself_and_readers_may_not(connection: Connection) -> None:
+    connection.execute("select pgtick.ensure_partitions(interval '60 hours')")  # some that no migration has seen
+    rights = connection.execute(
+        "select has_table_privilege(role, inhrelid, 'select')"
+        "   and has_table_privilege(role, inhrelid, 'update') and has_table_privilege(role, inhrelid, 'delete')"
+        " from pg_inherits, unnest('{pgtick_app,pgtick_reader,pgtick_operator}'::text[]) with ordinality as r (role, n)"
+        " where inhparent = 'pgtick.pending_executions'::regclass order by n"
+    ).fetchall()
+    hours = len(rights) // 3
+    assert hours > 60
+    assert rights == [(True,)] * hours + [(False,)] * (2 * hours)

@@ -17,7 +17,8 @@ due as materialized (
 gone as (
     delete from pgtick.pending_executions p
     using due
-    where p.tableoid = due.part and p.ctid = due.tid and p.due_at >= %(floor)s::timestamptz and p.due_at < %(until)s::timestamptz
+    where p.tableoid = due.part and p.ctid = due.tid
+      and p.due_at >= %(floor)s::timestamptz and p.due_at < %(until)s::timestamptz -- which leaves out other partitions
     returning p.*, %(first_claim)s + due.place as claim_id
 ),
 -- Executions of jobs whose runs may overlap. What a limit let in has its own priority again, to be held when it comes back.
