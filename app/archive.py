@@ -1,4 +1,4 @@
-"""The archive: what is past retention, as compressed CSV in a folder, one file a partition and a manifest beside it.
+"""The archive: what is past retention, as compressed CSV, one file a partition and a manifest beside it.
 
 A partition is detached, written, read back and compared, recorded in pgtick.archives, and only then dropped. Each step
 can be interrupted and is taken up again, by this or another process: until a partition is recorded as written its file
@@ -16,9 +16,9 @@ import os
 import socket
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -26,6 +26,7 @@ from psycopg import sql
 
 from app.errors import PgtickError
 from app.events import emit
+from app.places import place
 from app.settings import Settings
 from app.store.connections import connect
 
@@ -60,31 +61,31 @@ class Manifest:
 
 
 class Archive:
-    """A folder of archived partitions: parent/name.csv.gz and parent/name.json."""
+    """Archived partitions in a folder or under a URL: parent/name.csv.gz and parent/name.json.
 
-    def __init__(self, folder: str | Path) -> None:
-        self.folder = Path(folder)
+    A file counts for nothing until its manifest is there.
+    """
+
+    def __init__(self, where: str) -> None:
+        self.place = place(where)
 
     # ── reading ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def manifests(self) -> list[Manifest]:
         """All complete files, oldest first."""
-        found = [Manifest(**json.loads(path.read_text())) for path in self.folder.glob("*/*.json")]
+        found = [Manifest(**json.loads(text)) for text in self.place.contents(".json")]
         return sorted(found, key=lambda manifest: (manifest.parent, manifest.from_at, manifest.name))
 
     def manifest(self, name: str) -> Manifest:
         for manifest in self.manifests():
             if manifest.name == name:
                 return manifest
-        raise ArchiveError(f"there is no {name!r} in the archive {self.folder}")
-
-    def path(self, parent: str, name: str) -> Path:
-        return self.folder / parent / f"{name}.csv.gz"
+        raise ArchiveError(f"there is no {name!r} in the archive {self.place}")
 
     def rows(self, manifest: Manifest) -> Iterator[dict[str, str]]:
         """The rows of one file, as text; what was null is empty."""
-        with gzip.open(self.path(manifest.parent, manifest.name), "rt", encoding="utf-8", newline="") as file:
-            yield from csv.DictReader(file)
+        with self._open(manifest) as file:
+            yield from csv.DictReader(io.TextIOWrapper(file, encoding="utf-8", newline=""))
 
     def query(
         self, parent: str, *, since: datetime | None = None, until: datetime | None = None, **wanted: str
@@ -100,19 +101,19 @@ class Archive:
     def check(self, manifest: Manifest) -> None:
         """Reads the file and compares it with its manifest; raises ArchiveError when they differ."""
         digest = hashlib.sha256()
-        with gzip.open(self.path(manifest.parent, manifest.name), "rb") as file:
+        with self._open(manifest) as file:
             # Rows are counted by reading the CSV, for a field may hold line ends.
             lines = io.TextIOWrapper(io.BufferedReader(_Hashing(file, digest), 1 << 18), encoding="utf-8", newline="")
             rows = sum(1 for _ in csv.reader(lines)) - 1
         if (rows, digest.hexdigest()) != (manifest.rows, manifest.sha256):
-            raise ArchiveError(f"{manifest.name} in {self.folder} does not hold what was written to it")
+            raise ArchiveError(f"{manifest.name} in {self.place} does not hold what was written to it")
 
     def restore(self, connection: Connection, name: str, schema: str = "pgtick_archive") -> int:
         """Makes the table `schema.name` with the rows of that file, none or all. Returns how many."""
         manifest = self.manifest(name)
         self.check(manifest)
         table = sql.Identifier(schema, name)
-        with connection.transaction(), gzip.open(self.path(manifest.parent, name), "rb") as file:
+        with connection.transaction(), self._open(manifest) as file:
             connection.execute(sql.SQL("create schema if not exists {}").format(sql.Identifier(schema)))
             connection.execute(
                 sql.SQL("create table {} (like {})").format(table, sql.Identifier("pgtick", manifest.parent))
@@ -129,35 +130,35 @@ class Archive:
                     raise ArchiveError(f"{name}: {cursor.rowcount} of {manifest.rows} rows were restored")
         return manifest.rows
 
+    @contextmanager
+    def _open(self, manifest: Manifest) -> Iterator[gzip.GzipFile]:
+        with self.place.open(file_of(manifest.parent, manifest.name)) as raw, gzip.GzipFile(fileobj=raw) as file:
+            yield file
+
     # ── writing ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def write(self, connection: Connection, name: str, parent: str, from_at: datetime, until_at: datetime,
               on_chunk: Callable[[], None]) -> Manifest:  # fmt: skip
-        """Writes the table pgtick.`name`, durably, and compares what is on disk with what came."""
-        path = self.path(parent, name)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        part = path.with_suffix(".part")
+        """Writes the table pgtick.`name`, durably, and compares what was written with what came."""
         digest = hashlib.sha256()
-        with part.open("wb") as raw:
-            with gzip.GzipFile(fileobj=raw, mode="wb", compresslevel=LEVEL, filename="", mtime=0) as file:
-                for data in _read(connection, name, on_chunk):
-                    digest.update(data)
-                    file.write(data)
-            raw.flush()
-            os.fsync(raw.fileno())
+        with (
+            self.place.writing(file_of(parent, name)) as raw,
+            gzip.GzipFile(fileobj=raw, mode="wb", compresslevel=LEVEL, filename="", mtime=0) as file,
+        ):
+            for data in _read(connection, name, on_chunk):
+                digest.update(data)
+                file.write(data)
         rows = _count(connection, name)
         manifest = Manifest(name, parent, _rfc3339(from_at), _rfc3339(until_at), rows, digest.hexdigest())
-        part.replace(path)
         self.check(manifest)
-        description = path.with_name(f"{name}.json")
-        part = description.with_suffix(".part")
-        with part.open("w") as text:
-            json.dump(asdict(manifest), text, indent=1)
-            text.flush()
-            os.fsync(text.fileno())
-        part.replace(description)
-        _sync_folder(path.parent)
+        with self.place.writing(f"{parent}/{name}.json") as raw:
+            raw.write(json.dumps(asdict(manifest), indent=1).encode())
         return manifest
+
+
+def file_of(parent: str, name: str) -> str:
+    """The file of a partition, within the place of the archive."""
+    return f"{parent}/{name}.csv.gz"
 
 
 class Archivist:
@@ -232,19 +233,14 @@ class Archivist:
                 manifest = self._archive.write(connection, name, parent, from_at, until_at, on_chunk)
             except _Stopped:
                 return 0
-            path = self._archive.path(parent, name)
+            file, place = file_of(parent, name), self._archive.place
+            size = place.size(file)
             connection.execute(
                 "update pgtick.archives set rows = %s, bytes = %s, sha256 = %s, location = %s, written_at = now()"
                 " where name = %s",
-                [
-                    manifest.rows,
-                    path.stat().st_size,
-                    manifest.sha256,
-                    f"{socket.gethostname()}:{path.absolute()}",
-                    name,
-                ],
+                [manifest.rows, size, manifest.sha256, place.address(file), name],
             )
-            emit("partition_archived", partition=name, rows=manifest.rows, bytes=path.stat().st_size)
+            emit("partition_archived", partition=name, rows=manifest.rows, bytes=size)
             rows = manifest.rows
         connection.execute("select pgtick.drop_past(%s, %s)", [name, rows])
         emit("partition_dropped", partition=name)
@@ -308,11 +304,3 @@ def _within(row: dict[str, str], since: datetime | None, until: datetime | None)
 
 def _rfc3339(at: datetime) -> str:
     return at.astimezone(UTC).isoformat().replace("+00:00", "Z")
-
-
-def _sync_folder(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

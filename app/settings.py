@@ -92,7 +92,10 @@ class Settings:
     partitions_s: float = _setting(60.0, "PGTICK_PARTITIONS_S", "pause between looks after partitions")
     retention_days: int = _setting(30, "PGTICK_RETENTION_DAYS", "finished executions and their jobs are kept so long")
     archive: str = _setting(
-        "", "PGTICK_ARCHIVE", "folder that what is past retention is written to before it is dropped; empty: it is not"
+        "",
+        "PGTICK_ARCHIVE",
+        "folder, or URL such as s3://bucket/prefix, that what is past retention is written to before it is dropped;"
+        " empty: it is not",
     )
     http_allow: tuple[str, ...] = _setting(
         (),

@@ -29,10 +29,10 @@ def run(settings: Settings) -> None:
 @click.pass_obj
 def list_(settings: Settings, check: bool) -> None:
     """List the files of the archive, oldest first."""
-    folder = _folder(settings)
-    for manifest in folder.manifests():
+    kept = _archive(settings)
+    for manifest in kept.manifests():
         if check:
-            folder.check(manifest)
+            kept.check(manifest)
         click.echo(f"{manifest.name}  {manifest.from_at} to {manifest.until_at}  {manifest.rows} rows")
 
 
@@ -55,7 +55,7 @@ def query(
     **wanted: str | None,
 ) -> None:
     """Print archived executions as lines of JSON, without the database."""
-    found = _folder(settings).query(
+    found = _archive(settings).query(
         "jobs" if jobs else "finished_executions",
         since=since and since.replace(tzinfo=UTC),
         until=until and until.replace(tzinfo=UTC),
@@ -71,13 +71,13 @@ def query(
 @click.pass_obj
 def restore(settings: Settings, name: str, schema: str) -> None:
     """Make a table from one file of the archive; NAME is one that `list` shows."""
-    folder = _folder(settings)
+    kept = _archive(settings)
     with connect(settings.database_url) as connection:
-        rows = folder.restore(connection, name, schema)
+        rows = kept.restore(connection, name, schema)
     click.echo(f"{rows} rows are in {schema}.{name}")
 
 
-def _folder(settings: Settings) -> Archive:
+def _archive(settings: Settings) -> Archive:
     if not settings.archive:
         raise ArchiveError("PGTICK_ARCHIVE: is not set")
     return Archive(settings.archive)

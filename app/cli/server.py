@@ -11,6 +11,7 @@ from typing import Any
 import click
 import psycopg
 
+from app.places import PlaceError, place
 from app.settings import Settings
 from app.store import migrate as migrations
 from app.store.connections import connect
@@ -43,9 +44,13 @@ def worker(settings: Settings) -> None:
 @click.pass_obj
 def check(settings: Settings) -> None:
     """Check settings, database, schema, permissions and clock; exit status 1 when something would not work."""
-    faults = settings.api_faults()
-    for fault in faults:
-        click.echo(f"FAIL  {'api':<12}{fault}")
+    faults = [("api", fault) for fault in settings.api_faults()]
+    try:
+        place(settings.archive)
+    except PlaceError as error:
+        faults.append(("archive", str(error)))
+    for name, fault in faults:
+        click.echo(f"FAIL  {name:<12}{fault}")
     failed = bool(faults)
     with connect(settings.database_url) as connection:
         for name, look in CHECKS.items():

@@ -12,13 +12,15 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import psycopg
 import pytest
 
-from app.archive import Archive, ArchiveError, Archivist
+from app.archive import Archive, ArchiveError, Archivist, Manifest, file_of
 from app.settings import Settings
 from tests.support.databases import CHECKOUT
+from tests.support.object_store import s3_bucket
 
 pytestmark = pytest.mark.slow
 
@@ -58,9 +60,26 @@ def fill(connection: Connection, count: int) -> None:
     )
 
 
+@pytest.fixture(scope="module")
+def bucket() -> Iterator[str]:
+    with s3_bucket() as url:
+        yield url
+
+
 @pytest.fixture
-def settings(dsn: str, tmp_path: Path) -> Settings:
-    return Settings(database_url=dsn, archive=str(tmp_path / "archive"))
+def where(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """A place for an archive; tests in BOTH places say which."""
+    if getattr(request, "param", "folder") == "folder":
+        return str(tmp_path / "archive")
+    return f"{request.getfixturevalue('bucket')}/{uuid4()}"
+
+
+BOTH = pytest.mark.parametrize("where", ["folder", "s3"], indirect=True)
+
+
+@pytest.fixture
+def settings(dsn: str, where: str) -> Settings:
+    return Settings(database_url=dsn, archive=where)
 
 
 @pytest.fixture
@@ -93,8 +112,9 @@ def all_restored(connection: Connection, archive: Archive, schema: str = "pgtick
     connection.execute(f"create view public.restored as {union}")  # type: ignore[arg-type]
 
 
+@BOTH
 def test_what_is_past_retention_is_archived_once_and_restores_equal(
-    connection: Connection, settings: Settings, archive: Archive
+    connection: Connection, settings: Settings, archive: Archive, where: str
 ) -> None:
     fill(connection, 1000)
     connection.execute("create table public.before as table pgtick.finished_executions")
@@ -102,6 +122,7 @@ def test_what_is_past_retention_is_archived_once_and_restores_equal(
     assert count(connection, "pgtick.finished_executions") == 0
     assert count(connection, "pgtick.archives where written_at is null or dropped_at is null") == 0
     assert sum(manifest.rows for manifest in archive.manifests()) == 1000
+    assert count(connection, f"pgtick.archives where location not like '%{where}/%' or bytes < 1") == 0
     all_restored(connection, archive)
     assert count(connection, "(table public.before except all table public.restored) x") == 0
     assert count(connection, "(table public.restored except all table public.before) x") == 0
@@ -131,15 +152,41 @@ def test_without_an_archive_it_is_dropped(connection: Connection, settings: Sett
     ).fetchone() == (0,)
 
 
+@BOTH
 def test_a_file_that_was_altered_is_noticed(connection: Connection, settings: Settings, archive: Archive) -> None:
     fill(connection, 100)
     run(connection, settings)
     manifest = next(m for m in archive.manifests() if m.rows)
     other = next(m for m in archive.manifests() if m.rows and m != manifest)
-    archive.path(manifest.parent, manifest.name).write_bytes(archive.path(other.parent, other.name).read_bytes())
+    with archive.place.open(file_of(other.parent, other.name)) as file:
+        altered = file.read()
+    with archive.place.writing(file_of(manifest.parent, manifest.name)) as file:
+        file.write(altered)
     with pytest.raises(ArchiveError, match=manifest.name):
         archive.restore(connection, manifest.name)
     assert connection.execute("select to_regclass(%s)", [f"pgtick_archive.{manifest.name}"]).fetchone() == (None,)
+
+
+@BOTH
+def test_a_file_counts_for_nothing_until_it_was_compared(
+    connection: Connection, settings: Settings, archive: Archive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(connection, 100)
+
+    def differs(self: Archive, manifest: Manifest) -> None:
+        assert self.place.size(file_of(manifest.parent, manifest.name)), "it is written"
+        raise ArchiveError("differs")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(Archive, "check", differs)
+        with pytest.raises(ArchiveError, match="differs"):
+            Archivist(settings).run()
+    assert archive.manifests() == []
+    assert count(connection, "pgtick.archives where written_at is not null or dropped_at is not null") == 0
+    run(connection, settings)
+    assert sum(manifest.rows for manifest in archive.manifests()) == 100
+    for manifest in archive.manifests():
+        archive.check(manifest)
 
 
 def test_a_partition_with_other_rows_than_were_archived_is_not_dropped(
@@ -178,6 +225,7 @@ def output(environment: dict[str, str], *arguments: str) -> Iterator[str]:
     return iter(text.splitlines())
 
 
+@BOTH
 @pytest.mark.timeout(600)
 def test_killed_at_three_random_points_every_row_is_in_the_archive_or_a_table_once(
     connection: Connection, settings: Settings, archive: Archive, environment: dict[str, str]
@@ -185,6 +233,7 @@ def test_killed_at_three_random_points_every_row_is_in_the_archive_or_a_table_on
     fill(connection, EXECUTIONS)
     connection.execute("create table public.before as table pgtick.finished_executions")
     chance = random.Random(EXECUTIONS)
+    ends = []
     for _ in range(3):
         process = pgtick(environment, "archive", "run")
         # From when it has begun, so that it is killed at work.
@@ -193,8 +242,9 @@ def test_killed_at_three_random_points_every_row_is_in_the_archive_or_a_table_on
             time.sleep(0.005)
         time.sleep(chance.random() * EXECUTIONS / 100_000)
         process.send_signal(signal.SIGKILL)
-        process.wait()
+        ends.append(process.wait())
         connection.execute("update pgtick.archives set claimed_until = null")
+    assert -signal.SIGKILL in ends
     run(connection, settings)
     assert count(connection, "pgtick.finished_executions") == 0
     all_restored(connection, archive)
@@ -202,8 +252,9 @@ def test_killed_at_three_random_points_every_row_is_in_the_archive_or_a_table_on
     assert count(connection, "public.restored") == EXECUTIONS
 
 
+@BOTH
 def test_list_query_and_restore_from_the_command_line(
-    connection: Connection, settings: Settings, environment: dict[str, str]
+    connection: Connection, settings: Settings, environment: dict[str, str], owner_dsn: str
 ) -> None:
     fill(connection, 100)
     row = connection.execute(
@@ -218,6 +269,11 @@ def test_list_query_and_restore_from_the_command_line(
     assert (found["status"], found["error"], found["result"]) == ("FAILED", error, str(result or ""))
     assert len(list(output(environment, "archive", "query", "--status", "FAILED", "--limit", "7"))) == 7
     assert list(output(environment, "archive", "query", "--since", "2090-01-01")) == []
+    owner = environment | {"DATABASE_URL": owner_dsn}  # who may make a schema
+    (told,) = output(owner, "archive", "restore", names[0])
+    restored = count(connection, f"pgtick_archive.{names[0]}")
+    assert told == f"{restored} rows are in pgtick_archive.{names[0]}"
+    assert restored > 0
 
 
 # ── days of jobs ─────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -43,6 +43,12 @@ def test_check_says_when_partitions_run_out(dsn: str, connection: psycopg.Connec
     assert "FAIL  partitions" in done.stdout
 
 
+def test_check_says_when_the_archive_cannot_be_reached(dsn: str) -> None:
+    done = pgtick(dsn, "check", PGTICK_ARCHIVE="nowhere://bucket")
+    assert done.returncode == 1
+    assert "FAIL  archive     nowhere://bucket" in done.stdout
+
+
 def test_bad_settings_are_named_and_nothing_runs(dsn: str) -> None:
     done = pgtick(dsn, "check", PGTICK_LEASE_S="soon")
     assert done.returncode == 78
