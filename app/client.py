@@ -20,7 +20,8 @@ from typing import Any, Protocol, cast
 
 _QUERY = (
     "select pgtick.create_job(task_id => {task_id}, schedule => {schedule}, parameters => cast({parameters} as jsonb),"
-    " user_id => {user_id}, timezone => {timezone}, max_retries => {max_retries}, timeout_s => {timeout_s})::text"
+    " user_id => {user_id}, timezone => {timezone}, max_retries => {max_retries}, timeout_s => {timeout_s},"
+    " traceparent => {traceparent}, tracestate => {tracestate})::text"
 )
 
 
@@ -40,11 +41,14 @@ def enqueue(
     timezone: str = "UTC",
     max_retries: int | None = None,
     timeout_s: float | None = None,
+    traceparent: str | None = None,
+    tracestate: str | None = None,
 ) -> str:
     """Makes a job in the transaction of `connection`; returns its id.
 
-    `schedule` is "now", an aware datetime or its ISO 8601 text, or a cron expression in `timezone`. Raises the driver's
-    error for what cannot be: an unknown task, a schedule that is none.
+    `schedule` is "now", an aware datetime or its ISO 8601 text, or a cron expression in `timezone`. `traceparent` and
+    `tracestate` are those of W3C Trace Context; when they are none, the job has no trace. Raises the driver's error for
+    what cannot be: an unknown task, a schedule that is none.
     """
     if isinstance(schedule, datetime):
         if schedule.tzinfo is None:
@@ -58,6 +62,8 @@ def enqueue(
         "timezone": timezone,
         "max_retries": max_retries,
         "timeout_s": timeout_s,
+        "traceparent": traceparent,
+        "tracestate": tracestate,
     }
     return str(_run(connection, values))
 

@@ -465,7 +465,7 @@ end $$;
 
 COMMENT ON FUNCTION pgtick.claim_past(claimant text, lease interval) IS 'Claims the oldest detached partition that nobody works on, and lets the caller read it. Returns its name, or null.';
 
-CREATE FUNCTION pgtick.create_job(task_id text, schedule text DEFAULT 'now'::text, parameters jsonb DEFAULT '{}'::jsonb, user_id text DEFAULT 'default'::text, timezone text DEFAULT NULL::text, max_retries integer DEFAULT NULL::integer, timeout_s double precision DEFAULT NULL::double precision, policies jsonb DEFAULT NULL::jsonb) RETURNS uuid
+CREATE FUNCTION pgtick.create_job(task_id text, schedule text DEFAULT 'now'::text, parameters jsonb DEFAULT '{}'::jsonb, user_id text DEFAULT 'default'::text, timezone text DEFAULT NULL::text, max_retries integer DEFAULT NULL::integer, timeout_s double precision DEFAULT NULL::double precision, policies jsonb DEFAULT NULL::jsonb, traceparent text DEFAULT NULL::text, tracestate text DEFAULT NULL::text) RETURNS uuid
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
     AS $$
@@ -495,7 +495,8 @@ begin
     due := pgtick.insert_jobs(array[new_id], array[user_id], array[task_id], array[asked.kind], array[asked.expression],
         array[coalesce(timezone, 'UTC')], array[case asked.kind when 'CRON' then now() else asked.at end], array[coalesce(starts_at, asked.at)],
         array[parameters::text], array[max_retries::smallint], array[timeout_s], array[policies::text], array[overlap_rule],
-        array[starts_at + (policies ->> 'expires_after_s')::float8 * interval '1 second'], array[now()], null);
+        array[starts_at + (policies ->> 'expires_after_s')::float8 * interval '1 second'], array[now()], null,
+        array[case when traceparent is not null then pgtick.read_trace(traceparent, tracestate)::text end]);
     if due <= now() + interval '1 second' then
         if asked.kind = 'CRON' then
             notify pgtick_plan;
@@ -506,7 +507,7 @@ begin
     return new_id;
 end $$;
 
-COMMENT ON FUNCTION pgtick.create_job(task_id text, schedule text, parameters jsonb, user_id text, timezone text, max_retries integer, timeout_s double precision, policies jsonb) IS 'Creates a job in the caller''s transaction and returns its id. schedule: now, an ISO 8601 date (with an offset, or local in timezone), or a cron expression. policies: as in the API, for example {"overlap": "allow"}.';
+COMMENT ON FUNCTION pgtick.create_job(task_id text, schedule text, parameters jsonb, user_id text, timezone text, max_retries integer, timeout_s double precision, policies jsonb, traceparent text, tracestate text) IS 'Creates a job in the caller''s transaction and returns its id. schedule: now, an ISO 8601 date (with an offset, or local in timezone), or a cron expression. policies: as in the API, for example {"overlap": "allow"}. traceparent, tracestate: of the trace it is part of, as W3C Trace Context writes them.';
 
 CREATE FUNCTION pgtick.detach_partition(partition text) RETURNS text
     LANGUAGE plpgsql SECURITY DEFINER
@@ -992,7 +993,7 @@ $$;
 
 COMMENT ON FUNCTION pgtick.in_words(span interval) IS 'A span of time as people say it: 250 ms, 12.5 s, 90 min, 3.0 h, 12 days.';
 
-CREATE FUNCTION pgtick.insert_jobs(job_ids uuid[], user_ids text[], task_ids text[], schedule_types text[], expressions text[], timezones text[], run_ats timestamp with time zone[], due_ats timestamp with time zone[], parameters text[], max_retries smallint[], timeouts_s double precision[], policies text[], overlap_rules text[], expire_ats timestamp with time zone[], anchor_ats timestamp with time zone[], zone_version text) RETURNS timestamp with time zone
+CREATE FUNCTION pgtick.insert_jobs(job_ids uuid[], user_ids text[], task_ids text[], schedule_types text[], expressions text[], timezones text[], run_ats timestamp with time zone[], due_ats timestamp with time zone[], parameters text[], max_retries smallint[], timeouts_s double precision[], policies text[], overlap_rules text[], expire_ats timestamp with time zone[], anchor_ats timestamp with time zone[], zone_version text, traces text[] DEFAULT NULL::text[]) RETURNS timestamp with time zone
     LANGUAGE plpgsql
     SET search_path TO 'pg_catalog', 'pg_temp'
     AS $$
@@ -1012,9 +1013,9 @@ begin
                case when j.expression is null then greatest(j.run_at, now()) else j.run_at end as first_run_at,
                j.expression is null and greatest(j.run_at, now()) < made_until and greatest(j.due_at, now()) < made_until as ready
         from unnest(job_ids, user_ids, task_ids, schedule_types, expressions, timezones, run_ats, due_ats, parameters, max_retries, timeouts_s,
-                    policies, overlap_rules, expire_ats, anchor_ats)
+                    policies, overlap_rules, expire_ats, anchor_ats, traces)
              as j (job_id, user_id, task_id, schedule_type, expression, timezone, run_at, due_at, parameters, max_retries, timeout_s,
-                   policies, overlap, expires_at, anchor_at)
+                   policies, overlap, expires_at, anchor_at, trace)
         left join pgtick.tasks t using (task_id)
     ),
     -- Everybody who has jobs is among the users: listings of all go from user to user.
@@ -1025,9 +1026,10 @@ begin
         on conflict do nothing
     ),
     job as (
-        insert into pgtick.jobs (job_id, user_id, task_id, schedule_type, expression, timezone, run_at, parameters, max_retries, timeout_s, policies)
+        insert into pgtick.jobs (job_id, user_id, task_id, schedule_type, expression, timezone, run_at, parameters, max_retries, timeout_s, policies,
+            trace)
         select job_id, user_id, task_id, schedule_type, expression, timezone, case when expression is null then coalesce(run_at, now()) end,
-               parameters::jsonb, max_retries, timeout_s, policies::jsonb
+               parameters::jsonb, max_retries, timeout_s, policies::jsonb, trace::jsonb
         from new
     ),
     -- Due while there are partitions: it waits in its hour.
@@ -1047,7 +1049,7 @@ begin
     return earliest;
 end $$;
 
-COMMENT ON FUNCTION pgtick.insert_jobs(job_ids uuid[], user_ids text[], task_ids text[], schedule_types text[], expressions text[], timezones text[], run_ats timestamp with time zone[], due_ats timestamp with time zone[], parameters text[], max_retries smallint[], timeouts_s double precision[], policies text[], overlap_rules text[], expire_ats timestamp with time zone[], anchor_ats timestamp with time zone[], zone_version text) IS 'Writes validated jobs, one array element a job, and returns when the first is due. Meant for programs; people call create_job.';
+COMMENT ON FUNCTION pgtick.insert_jobs(job_ids uuid[], user_ids text[], task_ids text[], schedule_types text[], expressions text[], timezones text[], run_ats timestamp with time zone[], due_ats timestamp with time zone[], parameters text[], max_retries smallint[], timeouts_s double precision[], policies text[], overlap_rules text[], expire_ats timestamp with time zone[], anchor_ats timestamp with time zone[], zone_version text, traces text[]) IS 'Writes validated jobs, one array element a job, and returns when the first is due. Meant for programs; people call create_job.';
 
 CREATE FUNCTION pgtick.instant_of(local timestamp without time zone, timezone text) RETURNS timestamp with time zone
     LANGUAGE plpgsql STABLE
@@ -1095,6 +1097,7 @@ CREATE TABLE pgtick.jobs (
     max_retries smallint,
     timeout_s double precision,
     policies jsonb,
+    trace jsonb,
     created_at timestamp with time zone DEFAULT now() NOT NULL,
     updated_at timestamp with time zone,
     cancelled_at timestamp with time zone,
@@ -1105,7 +1108,8 @@ CREATE TABLE pgtick.jobs (
     CONSTRAINT jobs_policies_is_an_object CHECK ((jsonb_typeof(policies) = 'object'::text)),
     CONSTRAINT jobs_run_at_is_sane CHECK (((run_at >= '2000-01-01 00:00:00+00'::timestamp with time zone) AND (run_at < '2200-01-01 00:00:00+00'::timestamp with time zone))),
     CONSTRAINT jobs_schedule_type_is_known CHECK ((schedule_type = ANY (ARRAY['NOW'::text, 'DATE'::text, 'CRON'::text]))),
-    CONSTRAINT jobs_timeout_is_positive CHECK ((timeout_s > (0)::double precision))
+    CONSTRAINT jobs_timeout_is_positive CHECK ((timeout_s > (0)::double precision)),
+    CONSTRAINT jobs_trace_is_an_object CHECK ((jsonb_typeof(trace) = 'object'::text))
 )
 PARTITION BY RANGE (job_id);
 
@@ -1127,15 +1131,16 @@ end $$;
 
 COMMENT ON FUNCTION pgtick.job_named(job_id uuid) IS 'The job of that id; raises when there is none, or when it was cancelled.';
 
-CREATE FUNCTION pgtick.job_to_do(job_id uuid, OUT parameters text, OUT max_retries smallint, OUT timeout_s double precision) RETURNS record
+CREATE FUNCTION pgtick.job_to_do(job_id uuid, OUT parameters text, OUT max_retries smallint, OUT timeout_s double precision, OUT trace text) RETURNS record
     LANGUAGE plpgsql STABLE STRICT
     SET search_path TO 'pg_catalog', 'pg_temp'
     AS $$
 begin
-    select j.parameters::text, j.max_retries, j.timeout_s into parameters, max_retries, timeout_s from pgtick.jobs j where j.job_id = job_to_do.job_id;
+    select j.parameters::text, j.max_retries, j.timeout_s, j.trace::text into parameters, max_retries, timeout_s, trace
+    from pgtick.jobs j where j.job_id = job_to_do.job_id;
 end $$;
 
-COMMENT ON FUNCTION pgtick.job_to_do(job_id uuid, OUT parameters text, OUT max_retries smallint, OUT timeout_s double precision) IS 'What a worker must know of a job to run it; nulls for a job that is gone. Meant for programs.';
+COMMENT ON FUNCTION pgtick.job_to_do(job_id uuid, OUT parameters text, OUT max_retries smallint, OUT timeout_s double precision, OUT trace text) IS 'What a worker must know of a job to run it; nulls for a job that is gone. Meant for programs.';
 
 CREATE FUNCTION pgtick.lateness_bounds() RETURNS integer[]
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
@@ -1496,6 +1501,29 @@ begin
 end $_$;
 
 COMMENT ON FUNCTION pgtick.read_schedule(schedule text, timezone text, OUT kind text, OUT expression text, OUT at timestamp with time zone) IS 'What a schedule means: NOW, a DATE and its instant, or CRON and its expression, which a planner checks. Raises for anything else.';
+
+CREATE FUNCTION pgtick.read_trace(traceparent text, tracestate text) RETURNS jsonb
+    LANGUAGE plpgsql IMMUTABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $_$
+declare
+    parts text[] := regexp_match(btrim(traceparent, E' \t'), '^(?!ff)([0-9a-f]{2})-((?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16})-([0-9a-f]{2})(-.*)?$');
+    member constant text := '([a-z0-9][a-z0-9_*/@-]*=[ -+\x2d-<>-~]*[!-+\x2d-<>-~])?';
+    state text := btrim(tracestate, E' \t');
+begin
+    if parts is null or parts[1] = '00' and parts[4] is not null then
+        return null;
+    elsif parts[1] <> '00' then
+        -- Of a later version, what this one knows.
+        parts[3] := '0' || (get_byte(decode(parts[3], 'hex'), 0) & 3);
+    end if;
+    if state = '' or length(state) > 512 or state !~ format('^%1$s([ \t]*,[ \t]*%1$s){0,31}$', member) then
+        state := null;
+    end if;
+    return jsonb_strip_nulls(jsonb_build_object('traceparent', format('00-%s-%s', parts[2], parts[3]), 'tracestate', state));
+end $_$;
+
+COMMENT ON FUNCTION pgtick.read_trace(traceparent text, tracestate text) IS 'The headers of W3C Trace Context that a job hands on; null without a valid traceparent, which is never an error.';
 
 CREATE FUNCTION pgtick.rerun(job_id uuid, scheduled_at timestamp with time zone) RETURNS text
     LANGUAGE plpgsql SECURITY DEFINER

@@ -22,7 +22,7 @@ from workers.slots import Slots
 LARGEST_CLAIM = 1000
 FEW = 4
 """What so many jobs are to do is read along with the claim."""
-GONE = (None, None, None)
+GONE = (None, None, None, None)
 """Stands for what `read_jobs.sql` says of a job that is no longer there."""
 BEGINNING = datetime(2000, 1, 1, tzinfo=UTC)
 LANES = (1, 2, 3, 4)
@@ -229,7 +229,7 @@ class Claimer:
             self._planning = (connection, mode)
 
     async def _with_jobs(self, cursor: psycopg.AsyncCursor[Any], rows: list[Any]) -> list[Any]:
-        """The rows with what their jobs are to do: parameters as text, and their own number of retries and timeout."""
+        """The rows with what their jobs are to do: parameters and trace as text, and their own retries and timeout."""
         job_ids = [row[JOB] for row in rows]
         wanted = {"job_ids": arrays.plain(job_ids), "first": min(job_ids), "last": max(job_ids)}
         await cursor.execute(queries.read_jobs, wanted)

@@ -27,6 +27,7 @@ class Context:
         "_job_id",
         "_progress",
         "_scheduled_us",
+        "_trace",
         "attempt",
         "deadline",
         "task_id",
@@ -41,6 +42,7 @@ class Context:
         user_id: str,
         attempt: int,
         deadline: float | None,
+        trace: str | None = None,
         claim_id: int = 0,
         progress: MutableMapping[int, str] | None = None,
     ) -> None:
@@ -50,6 +52,7 @@ class Context:
         self.user_id = user_id
         self.attempt = attempt
         self.deadline = deadline
+        self._trace = trace
         self._cancelled: threading.Event | None = None
         self._claim_id = claim_id
         self._progress = progress
@@ -74,6 +77,15 @@ class Context:
         return self._scheduled_us / 1_000_000
 
     @property
+    def trace(self) -> dict[str, str]:
+        """The trace that the job is part of, as headers to hand on: `traceparent`, perhaps `tracestate`; or empty."""
+        return json.loads(self._trace) if self._trace else {}
+
+    @property
+    def traceparent(self) -> str | None:
+        return self.trace.get("traceparent")
+
+    @property
     def cancelled(self) -> threading.Event:
         """Set when the attempt should stop (cancelled, timed out, lease lost): long plain functions look at it."""
         with _making:  # not before somebody looks: few tasks do, and it costs as much as a no-op's start
@@ -90,6 +102,7 @@ class Context:
             "user_id": self.user_id,
             "attempt": self.attempt,
             "deadline": self.deadline,
+            "trace": self._trace,
         }
 
 

@@ -59,6 +59,7 @@ class Execution:
         "task",
         "task_key",
         "timeout",
+        "trace",
         "unreadable",
         "user_id",
     )
@@ -79,6 +80,7 @@ class Execution:
             self.parameters,
             max_retries,
             timeout,
+            self.trace,
         ) = row
         self.task = task
         self.unreadable = None if scheduled_us is not None else "its scheduled_at is infinite"

@@ -237,6 +237,7 @@ class Runner:
             execution.user_id,
             execution.attempt,
             None if execution.timeout is None else started + execution.timeout,
+            execution.trace,
             execution.claim_id,
             self.progress,
         )

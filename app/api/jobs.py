@@ -8,7 +8,7 @@ from datetime import timedelta
 from functools import partial
 from typing import Any
 
-from flask import Blueprint, Response
+from flask import Blueprint, Response, request
 
 from app.api import auth, filters, pagination, parameters, problems, requests, responses
 from app.api.bodies import JSON, NDJSON, read_body
@@ -19,6 +19,7 @@ from app.api.scheduling import Planned, plan
 from app.api.services import current
 from app.clock import clock
 from app.domain.ids import parse_uuid, uuid7, uuid7s
+from app.domain.trace import read_trace
 from app.schedule import horizon
 from app.schedule.errors import ScheduleError, ScheduleErrors
 from app.schedule.policies import Policies
@@ -51,6 +52,7 @@ def create() -> Response:
     planned = plan(read, uuid7(clock.now()), auth.acting_user(), clock.now_utc(), exists, check)
     if isinstance(planned, list):
         raise problems.invalid(planned)
+    planned.job.trace = _trace()
     key = read_key(planned.job.user_id, body)
     if filters.read_flag("dry_run"):
         return responses.answer(responses.created_job(planned, clock.now_utc()) | {"job_id": None})
@@ -76,7 +78,7 @@ def create_batch() -> Response:
     services = current()
     exists = _exists(services.tasks, {item.post.task_id for item in items if "task_id" not in item.broken})
     check = partial(parameters.faults, services.tasks)
-    default_user, now = auth.acting_user(), clock.now_utc()
+    default_user, now, trace = auth.acting_user(), clock.now_utc(), _trace()
     planned: list[Planned] = []
     faults: list[dict[str, Any]] = []
     for index, (item, job_id) in enumerate(zip(items, uuid7s(len(items), clock.now()), strict=True)):
@@ -87,6 +89,7 @@ def create_batch() -> Response:
         if isinstance(one, list):
             faults += [{"index": index, "pointer": f"/{index}{pointer}", "detail": rule} for pointer, rule in one]
         else:
+            one.job.trace = trace
             planned.append(one)
     if faults:
         raise problems.invalid(faults)
@@ -131,6 +134,11 @@ def known_id(job_id: str) -> str:
     if known is None:
         raise problems.not_found("job")
     return known
+
+
+def _trace() -> str | None:
+    """The trace that the request is part of; what it says wrongly of one is not its caller's business."""
+    return read_trace(request.headers.get("traceparent"), request.headers.get("tracestate"))
 
 
 def _exists(tasks: Tasks, task_ids: set[str]) -> Callable[[str], bool]:
@@ -200,6 +208,7 @@ def whole_job(job_id: str) -> dict[str, Any]:
         "max_retries": row["max_retries"],
         "timeout_s": row["timeout_s"],
         "policies": responses.policies(policies) if policies else row["policies"],
+        "trace": row["trace"],
         "created_at": responses.rfc3339(row["created_at"]),
         "updated_at": responses.rfc3339(row["updated_at"]),
         "cancelled_at": responses.rfc3339(row["cancelled_at"]),

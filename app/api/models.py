@@ -131,6 +131,7 @@ class Job(Struct):
     max_retries: int | None
     timeout_s: float | None
     policies: dict[str, Any]
+    trace: Annotated[dict[str, str] | None, Meta(description="`traceparent` and `tracestate`, which its runs hand on")]
     created_at: datetime
     updated_at: datetime | None
     cancelled_at: datetime | None

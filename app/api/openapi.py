@@ -39,6 +39,7 @@ class Told(NamedTuple):
     query: tuple[str, ...] = ()
     errors: tuple[int, ...] = ()
     keyed: bool = False
+    traced: bool = False
     body_may_be_missing: bool = False
     detail: str = ""
 
@@ -77,6 +78,7 @@ ENDPOINTS = {
         ("dry_run",),
         (403, 409, *BODY),
         True,
+        True,
         detail="A task, parameters, and when: now (left out), a date, or a cron expression. 200 answers `dry_run`.",
     ),
     "jobs.create_batch": Told(
@@ -85,6 +87,7 @@ ENDPOINTS = {
         list[JOB_POST],  # type: ignore[arg-type, valid-type]
         (),
         (403, 409, *BODY),
+        True,
         True,
         detail="A JSON array of jobs, or one job a line as application/x-ndjson.",
     ),
@@ -177,6 +180,10 @@ QUERY: dict[str, tuple[str, dict[str, Any]]] = {
     "dry_run": ("only say what would be made", {"type": "boolean"}),
     "n": ("how many runs", {"type": "integer", "minimum": 1, "maximum": 100}),
 }
+TRACE = {
+    "traceparent": "of W3C Trace Context: kept with the job, its runs hand it on; ignored when it is not valid",
+    "tracestate": "goes with traceparent",
+}
 _PLACES = {
     "job_id": {"type": "string", "format": "uuid"},
     "execution_id": {
@@ -255,6 +262,8 @@ def _operation(endpoint: str, told: Told, places: set[str], schemas: dict[int, A
         schema = {"type": "string", "pattern": "^[!-~]{1,255}$"}
         text = "the same key and body again: the first answer again, nothing is made twice"
         parameters.append({"name": HEADER, "in": "header", "description": text, "schema": schema})
+    for name, text in TRACE.items() if told.traced else ():
+        parameters.append({"name": name, "in": "header", "description": text, "schema": {"type": "string"}})
     if parameters:
         made["parameters"] = parameters
     if told.body is not None:

@@ -16,7 +16,17 @@ SECRET_PREFIX = "whsec_"
 METHODS = ("POST", "PUT", "PATCH", "GET", "DELETE")
 EXPECTED = ("2xx",)
 RETRIED = ("408", "425", "429", "5xx")
-OURS = ("host", "content-length", "content-type", "transfer-encoding", "connection", "idempotency-key", "user-agent")
+OURS = (
+    "host",
+    "content-length",
+    "content-type",
+    "transfer-encoding",
+    "connection",
+    "idempotency-key",
+    "user-agent",
+    "traceparent",
+    "tracestate",
+)
 """Headers that are not the user's to set."""
 
 

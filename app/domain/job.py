@@ -33,6 +33,8 @@ class NewJob(Struct, gc=False):
     expires_at: datetime | None
     anchor_at: datetime | None
     """What intervals count from; None: when it is written."""
+    trace: str | None = None
+    """The headers of the trace it is part of: see `app.domain.trace`."""
 
     def runs_at(self, now: datetime) -> datetime | None:
         """Its first scheduled time when it is written at `now`: the past is now."""

@@ -18,7 +18,8 @@ select earliest, now(), case when %s and earliest < now() + interval '1 second' 
     pg_notify('pgtick_due', (extract(epoch from earliest) * 1000000)::int8::text) is not null end
 from pgtick.insert_jobs(
     %s::uuid[], %s::text[], %s::text[], %s::text[], %s::text[], %s::text[], %s::timestamptz[], %s::timestamptz[],
-    %s::text[], %s::int2[], %s::float8[], %s::text[], %s::text[], %s::timestamptz[], %s::timestamptz[], %s) as earliest
+    %s::text[], %s::int2[], %s::float8[], %s::text[], %s::text[], %s::timestamptz[], %s::timestamptz[], %s,
+    %s::text[]) as earliest
 """
 
 COPY_FROM = 100
@@ -33,7 +34,7 @@ select now(),
 """
 _COPY_JOBS = """
 copy pgtick.jobs
-    (job_id, user_id, task_id, schedule_type, timezone, run_at, parameters, max_retries, timeout_s, policies)
+    (job_id, user_id, task_id, schedule_type, timezone, run_at, parameters, max_retries, timeout_s, policies, trace)
 from stdin
 """
 _COPY_PENDING = """
@@ -43,7 +44,7 @@ from stdin
 
 _GET = """
 select j.job_id::text, j.user_id, j.task_id, j.schedule_type, j.expression, j.timezone, j.run_at,
-       j.parameters::text as parameters, j.max_retries, j.timeout_s, j.policies, j.created_at, j.updated_at,
+       j.parameters::text as parameters, j.max_retries, j.timeout_s, j.policies, j.trace, j.created_at, j.updated_at,
        j.cancelled_at, s.next_run_at, s.anchor_at, s.paused_at, s.paused_note, s.problem,
        s.runs, s.planned_through, s.zone_version
 from pgtick.jobs j
@@ -115,6 +116,7 @@ def _copy(connection: Connection, jobs: Sequence[NewJob]) -> dict[str, datetime]
                 [job.max_retries for job in ready],
                 [job.timeout_s for job in ready],
                 [job.policies for job in ready],
+                [job.trace for job in ready],
             )
         )
     with connection.cursor().copy(_COPY_PENDING) as copy:
@@ -190,4 +192,5 @@ def _columns(jobs: Sequence[NewJob], zone_version: str) -> list[str]:
         arrays.times([job.expires_at for job in jobs]),
         arrays.times([job.anchor_at for job in jobs]),
         zone_version,
+        arrays.texts([job.trace for job in jobs]),
     ]

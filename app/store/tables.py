@@ -109,6 +109,7 @@ jobs = Table(
     Column("max_retries", SmallInteger),
     Column("timeout_s", Double),
     Column("policies", JSONB),
+    Column("trace", JSONB),
     _required("created_at", Time),
     Column("updated_at", Time),
     Column("cancelled_at", Time),

@@ -2,7 +2,8 @@
 
 create or replace function pgtick.insert_jobs(job_ids uuid[], user_ids text[], task_ids text[], schedule_types text[], expressions text[],
     timezones text[], run_ats timestamptz[], due_ats timestamptz[], parameters text[], max_retries smallint[], timeouts_s double precision[],
-    policies text[], overlap_rules text[], expire_ats timestamptz[], anchor_ats timestamptz[], zone_version text) returns timestamptz
+    policies text[], overlap_rules text[], expire_ats timestamptz[], anchor_ats timestamptz[], zone_version text,
+    traces text[] default null) returns timestamptz
 language plpgsql
 set search_path = pg_catalog, pg_temp
 as $$
@@ -22,9 +23,9 @@ begin
                case when j.expression is null then greatest(j.run_at, now()) else j.run_at end as first_run_at,
                j.expression is null and greatest(j.run_at, now()) < made_until and greatest(j.due_at, now()) < made_until as ready
         from unnest(job_ids, user_ids, task_ids, schedule_types, expressions, timezones, run_ats, due_ats, parameters, max_retries, timeouts_s,
-                    policies, overlap_rules, expire_ats, anchor_ats)
+                    policies, overlap_rules, expire_ats, anchor_ats, traces)
              as j (job_id, user_id, task_id, schedule_type, expression, timezone, run_at, due_at, parameters, max_retries, timeout_s,
-                   policies, overlap, expires_at, anchor_at)
+                   policies, overlap, expires_at, anchor_at, trace)
         left join pgtick.tasks t using (task_id)
     ),
     -- Everybody who has jobs is among the users: listings of all go from user to user.
@@ -35,9 +36,10 @@ begin
         on conflict do nothing
     ),
     job as (
-        insert into pgtick.jobs (job_id, user_id, task_id, schedule_type, expression, timezone, run_at, parameters, max_retries, timeout_s, policies)
+        insert into pgtick.jobs (job_id, user_id, task_id, schedule_type, expression, timezone, run_at, parameters, max_retries, timeout_s, policies,
+            trace)
         select job_id, user_id, task_id, schedule_type, expression, timezone, case when expression is null then coalesce(run_at, now()) end,
-               parameters::jsonb, max_retries, timeout_s, policies::jsonb
+               parameters::jsonb, max_retries, timeout_s, policies::jsonb, trace::jsonb
         from new
     ),
     -- Due while there are partitions: it waits in its hour.
@@ -58,12 +60,13 @@ begin
 end $$;
 comment on function pgtick.insert_jobs is 'Writes validated jobs, one array element a job, and returns when the first is due. Meant for programs; people call create_job.';
 
-create or replace function pgtick.job_to_do(job_id uuid, out parameters text, out max_retries smallint, out timeout_s double precision)
+create or replace function pgtick.job_to_do(job_id uuid, out parameters text, out max_retries smallint, out timeout_s double precision, out trace text)
 language plpgsql stable strict
 set search_path = pg_catalog, pg_temp
 as $$
 begin
-    select j.parameters::text, j.max_retries, j.timeout_s into parameters, max_retries, timeout_s from pgtick.jobs j where j.job_id = job_to_do.job_id;
+    select j.parameters::text, j.max_retries, j.timeout_s, j.trace::text into parameters, max_retries, timeout_s, trace
+    from pgtick.jobs j where j.job_id = job_to_do.job_id;
 end $$;
 comment on function pgtick.job_to_do is 'What a worker must know of a job to run it; nulls for a job that is gone. Meant for programs.';
 
@@ -188,8 +191,32 @@ begin
 end $$;
 comment on function pgtick.check_policies is 'The policies as they are stored. Raises for what is no policy; times and exclusions are checked by a planner, which stops the job visibly.';
 
+create or replace function pgtick.read_trace(traceparent text, tracestate text) returns jsonb
+language plpgsql immutable
+set search_path = pg_catalog, pg_temp
+as $$
+declare
+    parts text[] := regexp_match(btrim(traceparent, E' \t'), '^(?!ff)([0-9a-f]{2})-((?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16})-([0-9a-f]{2})(-.*)?$');
+    member constant text := '([a-z0-9][a-z0-9_*/@-]*=[ -+\x2d-<>-~]*[!-+\x2d-<>-~])?';
+    state text := btrim(tracestate, E' \t');
+begin
+    if parts is null or parts[1] = '00' and parts[4] is not null then
+        return null;
+    elsif parts[1] <> '00' then
+        -- Of a later version, what this one knows.
+        parts[3] := '0' || (get_byte(decode(parts[3], 'hex'), 0) & 3);
+    end if;
+    if state = '' or length(state) > 512 or state !~ format('^%1$s([ \t]*,[ \t]*%1$s){0,31}$', member) then
+        state := null;
+    end if;
+    return jsonb_strip_nulls(jsonb_build_object('traceparent', format('00-%s-%s', parts[2], parts[3]), 'tracestate', state));
+end $$;
+comment on function pgtick.read_trace is
+    'The headers of W3C Trace Context that a job hands on; null without a valid traceparent, which is never an error.';
+
 create or replace function pgtick.create_job(task_id text, schedule text default 'now', parameters jsonb default '{}', user_id text default 'default',
-    timezone text default null, max_retries integer default null, timeout_s double precision default null, policies jsonb default null) returns uuid
+    timezone text default null, max_retries integer default null, timeout_s double precision default null, policies jsonb default null,
+    traceparent text default null, tracestate text default null) returns uuid
 language plpgsql
 set search_path = pg_catalog, pg_temp
 as $$
@@ -219,7 +246,8 @@ begin
     due := pgtick.insert_jobs(array[new_id], array[user_id], array[task_id], array[asked.kind], array[asked.expression],
         array[coalesce(timezone, 'UTC')], array[case asked.kind when 'CRON' then now() else asked.at end], array[coalesce(starts_at, asked.at)],
         array[parameters::text], array[max_retries::smallint], array[timeout_s], array[policies::text], array[overlap_rule],
-        array[starts_at + (policies ->> 'expires_after_s')::float8 * interval '1 second'], array[now()], null);
+        array[starts_at + (policies ->> 'expires_after_s')::float8 * interval '1 second'], array[now()], null,
+        array[case when traceparent is not null then pgtick.read_trace(traceparent, tracestate)::text end]);
     if due <= now() + interval '1 second' then
         if asked.kind = 'CRON' then
             notify pgtick_plan;
@@ -230,4 +258,4 @@ begin
     return new_id;
 end $$;
 comment on function pgtick.create_job is
-    'Creates a job in the caller''s transaction and returns its id. schedule: now, an ISO 8601 date (with an offset, or local in timezone), or a cron expression. policies: as in the API, for example {"overlap": "allow"}.';
+    'Creates a job in the caller''s transaction and returns its id. schedule: now, an ISO 8601 date (with an offset, or local in timezone), or a cron expression. policies: as in the API, for example {"overlap": "allow"}. traceparent, tracestate: of the trace it is part of, as W3C Trace Context writes them.';

@@ -71,7 +71,8 @@ create table pgtick.task_secrets (
     constraint task_secrets_pkey primary key (task_id)
 );
 
--- What users asked for. job_id is a UUIDv7, so its range is its day of creation. run_at is the time of a one-off.
+-- What users asked for. job_id is a UUIDv7, so its range is its day of creation. run_at is the time of a one-off. trace
+-- holds the headers traceparent and tracestate of the request that made the job.
 create table pgtick.jobs (
     job_id uuid not null,
     user_id text not null,
@@ -84,6 +85,7 @@ create table pgtick.jobs (
     max_retries smallint,
     timeout_s double precision,
     policies jsonb,
+    trace jsonb,
     created_at timestamptz not null default now(),
     updated_at timestamptz,
     cancelled_at timestamptz,
@@ -94,6 +96,7 @@ create table pgtick.jobs (
     constraint jobs_run_at_is_sane check (run_at >= '2000-01-01 00:00Z' and run_at < '2200-01-01 00:00Z'),
     constraint jobs_parameters_is_an_object check (jsonb_typeof(parameters) = 'object'),
     constraint jobs_policies_is_an_object check (jsonb_typeof(policies) = 'object'),
+    constraint jobs_trace_is_an_object check (jsonb_typeof(trace) = 'object'),
     constraint jobs_max_retries_is_sane check (max_retries between 0 and 1000),
     constraint jobs_timeout_is_positive check (timeout_s > 0)
 ) partition by range (job_id);

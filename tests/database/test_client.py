@@ -67,6 +67,19 @@ def test_a_job_is_gone_with_the_transaction(dsn: str, connection: Connection, ta
     assert connection.execute("select count(*) from pgtick.jobs").fetchone() == (0,)
 
 
+@WAYS
+def test_a_trace_goes_along_and_an_invalid_one_does_not(
+    dsn: str, connection: Connection, tasks: None, opened: Any
+) -> None:
+    traceparent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+    with opened(dsn) as mine:
+        enqueue(mine, "send_invoice", {"n": 1}, traceparent=traceparent, tracestate="a=1,b=2")
+        enqueue(mine, "send_invoice", {"n": 2}, traceparent="nonsense", tracestate="a=1")
+        enqueue(mine, "send_invoice", {"n": 3})
+    traces = connection.execute("select trace from pgtick.jobs order by parameters").fetchall()
+    assert traces == [({"traceparent": traceparent, "tracestate": "a=1,b=2"},), (None,), (None,)]
+
+
 def test_dates_and_cron_expressions(dsn: str, connection: Connection, tasks: None) -> None:
     row = connection.execute("select date_trunc('second', now()) + interval '1 hour'").fetchone()
     assert row is not None

@@ -59,7 +59,10 @@ def test_a_task_is_made_shown_and_changed_and_its_secret_told_once(api: Api, con
         ({"url": "http://[::1]/"}, ["/url"]),
         ({"url": "http://example.com:x"}, ["/url"]),
         ({"method": "TRACE", "uri": "x"}, ["/method", "/uri"]),
-        ({"headers": {"Host": "x", "X-Fine": "y", "webhook-id": "1", "a b": "c", "X": "a\nb"}}, None),
+        (
+            {"headers": {"Host": "x", "X-Fine": "y", "webhook-id": "1", "a b": "c", "X": "a\nb", "Traceparent": "x"}},
+            None,
+        ),
         ({"expected_statuses": ["2xx", "600"]}, ["/expected_statuses/1"]),
         ({"secret": "short", "timeout_s": 0}, ["/secret"]),
         ({"concurrency_key": "customer"}, ["/max_per_key"]),
@@ -74,7 +77,13 @@ def test_what_is_wrong_with_a_task_is_named(shared_api: Api, body: dict[str, Any
     assert answer.status_code == 422
     found = [error["pointer"] for error in answer.json["errors"]]
     if pointers is None:
-        assert sorted(found) == ["/headers/Host", "/headers/X", "/headers/a b", "/headers/webhook-id"]
+        assert sorted(found) == [
+            "/headers/Host",
+            "/headers/Traceparent",
+            "/headers/X",
+            "/headers/a b",
+            "/headers/webhook-id",
+        ]
     elif body.get("secret"):
         assert found in (["/timeout_s"], ["/secret"])
     else:

@@ -16,7 +16,7 @@ Connection = psycopg.Connection[Any]
 
 WRITTEN = """
 select j.job_id, j.user_id, j.task_id, j.schedule_type, j.expression, j.timezone, j.run_at - now(), j.parameters,
-       j.max_retries, j.timeout_s, j.policies, p.scheduled_at - now(), p.due_at - now(), p.user_id,
+       j.max_retries, j.timeout_s, j.policies, j.trace, p.scheduled_at - now(), p.due_at - now(), p.user_id,
        p.task_key, p.priority, p.attempt, p.overlap, p.expires_at, s.next_run_at, s.priority, s.policies
 from pgtick.jobs j
 left join pgtick.pending_executions p using (job_id)
@@ -35,6 +35,7 @@ def new_jobs(now: datetime) -> list[NewJob]:
         {"schedule_type": "DATE", "run_at": now - timedelta(days=1)},
         {"schedule_type": "DATE", "run_at": soon, "due_at": soon + timedelta(seconds=7)},
         {"parameters": text, "user_id": "a\ttab, a\nline and a \\", **options},
+        {"trace": r'{"traceparent": "00-1-2-01", "tracestate": "a=\"b\\"}'},
         {"schedule_type": "DATE", "run_at": now + timedelta(days=300)},
         {"schedule_type": "CRON", "run_at": soon, "expression": "0 10 * * *", "overlap": "skip"},
     ]

@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pytest
 import standardwebhooks
@@ -15,6 +16,7 @@ from app.domain.limits import Limits
 from app.domain.retry import Backoff
 from app.store import endpoints
 from app.store.endpoints import HttpTask
+from tests.support.api import running_api
 from tests.support.databases import Server
 from tests.support.endpoint import Answer, receiver
 from tests.support.processes import Fleet
@@ -107,6 +109,44 @@ def test_a_worker_calls_a_task_that_was_registered_while_it_runs(fleet: Fleet) -
         eventually(lambda: fleet.post("called") and there.requests[-1].path == "/hook/moved", 5, interval=0.2)
     known = fleet.value("select task_key from pgtick.tasks where task_id = 'called'")
     assert fleet.value("select %s = any (task_keys) from pgtick.workers", [known]), "also for who looks at workers"
+
+
+TRACE = {"traceparent": "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", "tracestate": "rojo=1,congo=t61 x"}
+
+
+@pytest.mark.parametrize("task_id", ["traced", "traced_thread", "traced_child"])
+def test_the_trace_of_a_post_is_that_of_its_task(fleet: Fleet, task_id: str) -> None:
+    with running_api(fleet.dsn) as api:
+        posted = api.post({"task_id": task_id}, **TRACE).json
+        without = api.created(task_id=task_id)
+    assert posted is not None
+    found = fleet.until(UUID(posted["job_id"]), "COMPLETED")["result"]
+    assert found == {"traceparent": TRACE["traceparent"], "trace": TRACE}
+    assert fleet.until(UUID(without["job_id"]), "COMPLETED")["result"] == {"traceparent": None, "trace": {}}
+
+
+def test_the_trace_of_a_batch_is_that_of_each_of_its_tasks(fleet: Fleet) -> None:
+    with running_api(fleet.dsn) as api:
+        batch = api.call("POST", "/jobs/batch", json=[{"task_id": "traced"}] * 200, headers=TRACE)
+    assert batch.json is not None
+    fleet.eventually(
+        "select count(*) = 200 from pgtick.finished_executions"
+        " where job_id = any (%s::uuid[]) and result -> 'trace' = %s",
+        [batch.json["job_ids"], json.dumps(TRACE)],
+    )
+
+
+def test_a_call_carries_the_trace_of_its_job(fleet: Fleet) -> None:
+    with receiver() as there:
+        put(fleet, "traced_call", there.url)
+        with running_api(fleet.dsn) as api:
+            posted = api.post({"task_id": "traced_call"}, **TRACE).json
+            assert posted is not None
+            fleet.until(UUID(posted["job_id"]), "COMPLETED")
+            fleet.until(UUID(api.created(task_id="traced_call")["job_id"]), "COMPLETED")
+        carried, bare = (request.headers for request in there.requests)
+        assert {name: carried[name] for name in TRACE} == TRACE
+        assert not bare.keys() & TRACE.keys()
 
 
 def test_a_call_is_retried_on_500_as_retry_after_says_and_not_on_400(fleet: Fleet) -> None:

@@ -57,6 +57,21 @@ def snooze_once(path: str) -> str:
         return "awake"
 
 
+@task("traced")
+async def traced() -> dict[str, Any]:
+    return {"traceparent": current().traceparent, "trace": current().trace}
+
+
+@task("traced_thread")
+def traced_thread() -> dict[str, Any]:
+    return {"traceparent": current().traceparent, "trace": current().trace}
+
+
+@task("traced_child", isolation="process")
+def traced_child() -> dict[str, Any]:
+    return {"traceparent": current().traceparent, "trace": current().trace}
+
+
 @ledgered("give_up", max_retries=3)
 async def give_up() -> None:
     raise Cancel("the order is gone")

@@ -150,6 +150,7 @@ def _our_headers(endpoint: Endpoint, context: Context, body: bytes) -> dict[str,
         "webhook-id": context.execution_id,
         "webhook-timestamp": str(now),
         "webhook-signature": signature(endpoint.secret, context.execution_id, now, body),
+        **context.trace,
     }
 
 

@@ -49,7 +49,7 @@ taken as (
 select claim_id, taken.job_id::text, extract(epoch from due_at)::float8,
        case when isfinite(scheduled_at) then (extract(epoch from scheduled_at) * 1000000)::int8 end,
        task_key, ((priority - 1) %% 4 + 1)::int2, attempt, losses, suspect, extract(epoch from expires_at)::float8, user_id,
-       job.parameters, job.max_retries, job.timeout_s
+       job.parameters, job.max_retries, job.timeout_s, job.trace
 from taken
 left join lateral pgtick.job_to_do(case when (select count(*) from taken) <= %(few)s then taken.job_id end) as job on true
 order by 3

@@ -12,7 +12,7 @@ from workers.execution import ERROR_LIMIT, Execution, Unreadable, encode_result,
 
 
 def execution(parameters: str | None) -> Execution:
-    row: list[Any] = [1, "job", 0.0, 0, 7, 2, 1, 0, False, None, "user", parameters, None, None]
+    row: list[Any] = [1, "job", 0.0, 0, 7, 2, 1, 0, False, None, "user", parameters, None, None, None]
     return Execution(row, SimpleNamespace(max_retries=3, timeout=None), 0.0)  # type: ignore[arg-type]
 
 
