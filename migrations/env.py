@@ -13,7 +13,7 @@ import psycopg
 from alembic import context
 from sqlalchemy import Connection, text
 
-from app.store.connections import engine
+from app.store.connections import PLAIN_PATH, engine
 from app.store.tables import metadata
 
 LOCK = 7_067_846  # any number, the same in every migrator
@@ -30,6 +30,7 @@ def include_name(name: str | None, kind: str, parents: Any) -> bool:
 
 
 def run(connection: Connection) -> None:
+    connection.execute(text(PLAIN_PATH))
     connection.execute(text("set local statement_timeout = 0"))
     connection.execute(text("select pg_advisory_xact_lock(:lock)"), {"lock": LOCK})
     connection.execute(text("set local lock_timeout = '2s'"))

@@ -233,7 +233,7 @@ begin
     perform pgtick.audit('backfill', job_id::text,
         jsonb_build_object('made', made, 'from', (select min(t.at) from unnest(times) t (at)), 'to', (select max(t.at) from unnest(times) t (at))));
     if made > 0 then
-        perform pg_notify('pgtick_due', (extract(epoch from start_at) * 1000000)::bigint::text);
+        perform pgtick.tell('pgtick_due', (extract(epoch from start_at) * 1000000)::bigint::text);
     end if;
     return made;
 end $$;
@@ -270,7 +270,7 @@ begin
         where r.job_id = cancel_execution.job_id and r.scheduled_at = cancel_execution.scheduled_at
         returning r.claim_id into claim;
         if claim is not null then
-            perform pg_notify('pgtick_cancel', claim::text);
+            perform pgtick.tell('pgtick_cancel', claim::text);
             return 'IN_PROGRESS';
         end if;
         select f.status into final from pgtick.finished_executions f
@@ -320,7 +320,7 @@ begin
             where r.job_id = cancel_job.job_id and r.revoked_at is null
             returning r.claim_id, r.due_at > clock_timestamp() as ahead
         loop
-            perform pg_notify('pgtick_revoke', claim.claim_id::text);
+            perform pgtick.tell('pgtick_revoke', claim.claim_id::text);
             cancelled := cancelled + claim.ahead::integer;
         end loop;
     end loop;
@@ -499,9 +499,9 @@ begin
         array[case when traceparent is not null then pgtick.read_trace(traceparent, tracestate)::text end]);
     if due <= now() + interval '1 second' then
         if asked.kind = 'CRON' then
-            notify pgtick_plan;
+            perform pgtick.tell('pgtick_plan', '');
         else
-            perform pg_notify('pgtick_due', (extract(epoch from due) * 1000000)::bigint::text);
+            perform pgtick.tell('pgtick_due', (extract(epoch from due) * 1000000)::bigint::text);
         end if;
     end if;
     return new_id;
@@ -1383,7 +1383,7 @@ begin
         finished_at = case when seen < batch or (did = 0 and op.action <> 'rerun') then clock_timestamp() end
     where o.operation_id = op.operation_id;
     if did > 0 and op.action = 'rerun' then
-        perform pg_notify('pgtick_due', (extract(epoch from at) * 1000000)::bigint::text);
+        perform pgtick.tell('pgtick_due', (extract(epoch from at) * 1000000)::bigint::text);
     end if;
     return true;
 end $$;
@@ -1428,7 +1428,7 @@ begin
         where r.job_id = pause_job.job_id and r.due_at > clock_timestamp() and r.origin is null and r.revoked_at is null
         returning r.claim_id
     loop
-        perform pg_notify('pgtick_revoke', claim.claim_id::text);
+        perform pgtick.tell('pgtick_revoke', claim.claim_id::text);
     end loop;
     perform pgtick.audit('pause', job_id::text, jsonb_strip_nulls(jsonb_build_object('note', note, 'purged', back.taken)));
     return back.taken;
@@ -1540,7 +1540,7 @@ begin
     end if;
     made := pgtick.start_anew(job, at, 'retry of ' || old_id);
     perform pgtick.audit('rerun', old_id, jsonb_build_object('execution_id', made));
-    perform pg_notify('pgtick_due', (extract(epoch from at) * 1000000)::bigint::text);
+    perform pgtick.tell('pgtick_due', (extract(epoch from at) * 1000000)::bigint::text);
     return made;
 end $$;
 
@@ -1688,7 +1688,7 @@ begin
     perform pgtick.audit('retry_failed', coalesce(retry_failed.task_id, 'all tasks'), jsonb_strip_nulls(jsonb_build_object('user_id', retry_failed.user_id,
         'error', retry_failed.error, 'since', since, 'until', until, 'max_count', max_count, 'started', started)));
     if started > 0 then
-        perform pg_notify('pgtick_due', (extract(epoch from at) * 1000000)::bigint::text);
+        perform pgtick.tell('pgtick_due', (extract(epoch from at) * 1000000)::bigint::text);
     end if;
     return started;
 end $$;
@@ -1742,7 +1742,7 @@ declare
     made text := pgtick.start_anew(job, at, 'run_now');
 begin
     perform pgtick.audit('run_now', made);
-    perform pg_notify('pgtick_due', (extract(epoch from at) * 1000000)::bigint::text);
+    perform pgtick.tell('pgtick_due', (extract(epoch from at) * 1000000)::bigint::text);
     return made;
 end $$;
 
@@ -1845,7 +1845,7 @@ begin
     )
     select min(f.due_at) into earliest from freed f where f.its_turn;
     if earliest is not null then
-        perform pg_notify('pgtick_due', (extract(epoch from earliest) * 1000000)::bigint::text);
+        perform pgtick.tell('pgtick_due', (extract(epoch from earliest) * 1000000)::bigint::text);
     end if;
     return unsettled;
 end $$;
@@ -2034,6 +2034,12 @@ begin
 end $$;
 
 COMMENT ON FUNCTION pgtick.task_named(task_id text) IS 'The task of that name; raises when there is none.';
+
+CREATE FUNCTION pgtick.tell(channel text, said text) RETURNS boolean
+    LANGUAGE sql
+    RETURN CASE WHEN (pg_notification_queue_usage() < (0.9)::double precision) THEN (pg_notify(channel, said) IS NOT NULL) ELSE false END;
+
+COMMENT ON FUNCTION pgtick.tell(channel text, said text) IS 'NOTIFY, unless the queue of notifications is nearly full; returns whether it did.';
 
 CREATE FUNCTION pgtick.uuid7(at timestamp with time zone DEFAULT clock_timestamp()) RETURNS uuid
     LANGUAGE sql PARALLEL SAFE

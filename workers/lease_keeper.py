@@ -87,16 +87,20 @@ class Keeper:
         deadline = time.monotonic() + BURIAL_S
         while time.monotonic() < deadline:
             try:
-                with connect(self._settings.database_url, application_name="pgtick leases") as connection:
-                    connection.execute("set lock_timeout = '2s'")
+                with (
+                    connect(self._settings.database_url, application_name="pgtick leases") as connection,
+                    connection.transaction(),
+                ):
+                    connection.execute("set local lock_timeout = '2s'")
                     row = connection.execute(queries.bury_worker, self._facts).fetchone()
-                assert row is not None
-                emit("worker_died", worker_id=self._facts["worker_id"], ahead=row[0], begun=row[1])
-                return
             except Exception as error:
                 if not is_retryable(error):
                     return  # its leases run out
                 time.sleep(0.5)
+                continue
+            assert row is not None
+            emit("worker_died", worker_id=self._facts["worker_id"], ahead=row[0], begun=row[1])
+            return
 
     def _round(self) -> dict[str, Any]:
         with self._busy:
@@ -105,9 +109,7 @@ class Keeper:
     def _guarded_round(self) -> dict[str, Any]:
         try:
             if self._connection is None or self._connection.closed:
-                self._connection = connect(
-                    self._settings.database_url, application_name="pgtick leases", prepare_threshold=None
-                )
+                self._connection = connect(self._settings.database_url, application_name="pgtick leases")
             return self._keep(self._connection)
         except Exception as error:
             connection, self._connection = self._connection, None

@@ -45,10 +45,12 @@ class Listener:
     async def tick(self) -> float:
         connection = await self._link.connection()
         if connection is not self._listening:
-            for name in (channel.DUE, channel.CANCEL, channel.REVOKE, channel.PLAN, channel.TASKS, self._echo):
-                await connection.execute(f"listen {name}")
-            self._listening = connection
-            heard = await self._hears_itself(connection)
+            heard = not self._link.pooled or await self._hears_others(connection)
+            if heard:
+                for name in (channel.DUE, channel.CANCEL, channel.REVOKE, channel.PLAN, channel.TASKS, self._echo):
+                    await connection.execute(f"listen {name}")
+                self._listening = connection
+                heard = await self._hears_itself(connection)
             self._on_connect()
             if not heard:
                 return self._give_up()
@@ -61,7 +63,29 @@ class Listener:
         return 0.0
 
     async def _hears_itself(self, connection: psycopg.AsyncConnection[Any]) -> bool:
-        await connection.execute("select pg_notify(%s, '')", [self._echo])
+        # While the queue of notifications is full, nobody hears anything; that is not this connection's fault.
+        return not await self._call(connection) or await self._hears_echo(connection)
+
+    async def _hears_others(self, connection: psycopg.AsyncConnection[Any]) -> bool:
+        """Whether a pooler leaves us the server's connection for longer than a transaction.
+
+        An echo of our own comes along with the answer in any case.
+        """
+        await connection.execute(f"listen {self._echo}")
+        other = self._link.another("echo")
+        try:
+            heard = await self._call(await other.connection()) and await self._hears_echo(connection)
+        finally:
+            await other.close()
+        if not heard:
+            await connection.execute("unlisten *")
+        return heard
+
+    async def _call(self, connection: psycopg.AsyncConnection[Any]) -> bool:
+        cursor = await connection.execute("select pgtick.tell(%s, '')", [self._echo])
+        return await cursor.fetchone() == (True,)
+
+    async def _hears_echo(self, connection: psycopg.AsyncConnection[Any]) -> bool:
         deadline = time.monotonic() + ECHO_LIMIT_S
         heard = False
         while not heard and (remaining := deadline - time.monotonic()) > 0:

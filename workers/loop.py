@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections.abc import Awaitable, Callable
-from typing import Any
+from collections.abc import Awaitable, Callable, Mapping
+from types import MappingProxyType
 
 import psycopg
 
 from app.events import emit
-from app.store.connections import conninfo, cut, is_retryable
+from app.store.borrowed import Connection
+from app.store.connections import POOLED, conninfo, cut, is_retryable
 
 FIRST_BACKOFF_S = 0.05
 LONGEST_BACKOFF_S = 2.0
@@ -22,21 +23,45 @@ SAY_AGAIN_S = 60.0
 class Link:
     """One connection for one loop, opened when needed and replaced when broken.
 
-    `prepares`: statements are parsed once a connection, which a third of an empty claim goes into; they are planned
-    each time all the same, for the partitions of the moment. Not where a transaction pooler may be in between.
+    `settings` hold for each statement: for the session, or behind a pooler for each transaction. `prepares`: statements
+    are parsed once a connection, which a third of an empty claim goes into; they are planned each time all the same,
+    for the partitions of the moment, unless the loop has it otherwise. Behind a pooler nothing is prepared.
     """
 
-    def __init__(self, name: str, url: str, options: str = "", *, prepares: bool = False) -> None:
-        self.prepares = prepares
-        self._conninfo = conninfo(url, application_name=f"pgtick {name}", **({"options": options} if options else {}))
-        self._connection: psycopg.AsyncConnection[Any] | None = None
+    def __init__(
+        self, name: str, url: str, settings: Mapping[str, str] = MappingProxyType({}), *, prepares: bool = False
+    ) -> None:
+        self._settings = settings
+        self._prepares = prepares
+        self._url = url
+        self._conninfo = conninfo(url, application_name=f"pgtick {name}")
+        self._connection: Connection | None = None
+        self.pooled = False
 
-    async def connection(self) -> psycopg.AsyncConnection[Any]:
+    async def connection(self) -> Connection:
         if self._connection is None or self._connection.closed:
-            self._connection = await psycopg.AsyncConnection.connect(
-                self._conninfo, autocommit=True, prepare_threshold=0 if self.prepares else None
-            )
+            self._connection = await Connection.connect(self._conninfo, autocommit=True, prepare_threshold=None)
+            await self._set_up(self._connection)
         return self._connection
+
+    async def _set_up(self, connection: Connection) -> None:
+        asked = await connection.execute(POOLED, [connection.info.backend_pid])
+        self.pooled = await asked.fetchone() == (True,)
+        if self._settings and not self.pooled:
+            await connection.execute("; ".join(f"set {name} = '{value}'" for name, value in self._settings.items()))
+        elif self._settings:
+            connection.borrow("; ".join(f"set local {name} = '{value}'" for name, value in self._settings.items()))
+        if self.prepares:
+            connection.prepare_threshold = 0
+
+    @property
+    def prepares(self) -> bool:
+        """Whether statements are prepared and settings hold for the session."""
+        return self._prepares and not self.pooled
+
+    def another(self, name: str) -> Link:
+        """A link to the same address."""
+        return Link(name, self._url)
 
     async def close(self) -> None:
         connection, self._connection = self._connection, None
@@ -46,7 +71,7 @@ class Link:
     def failed(self, error: Exception) -> None:
         """Prepares no more where the server does not know what was prepared: a pooler nobody told us of."""
         if isinstance(error, psycopg.errors.InvalidSqlStatementName | psycopg.errors.DuplicatePreparedStatement):
-            self.prepares = False
+            self._prepares = False
 
     def cut(self) -> None:
         """Ends the connection under a call that hangs."""

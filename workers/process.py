@@ -16,7 +16,7 @@ from app.clock import Clock, clock
 from app.events import emit
 from app.settings import Settings
 from app.store import queries
-from app.store.connections import HOT_OPTIONS, is_retryable
+from app.store.connections import HOT_SETTINGS, is_retryable
 from workers import health, metrics
 from workers.claimer import Claimer
 from workers.endpoints import Endpoints
@@ -156,15 +156,16 @@ class Worker:
 
     def _assemble(self) -> None:
         settings, url = self.settings, self.settings.database_url
-        direct = not settings.listen_database_url  # else DATABASE_URL leads through a pooler
+        # A crash of the server takes back the last claims and plans: they are made again. Outcomes and jobs wait for
+        # the disk; what is on it, WAL being one line, is there with all that came before.
+        hasty = HOT_SETTINGS | {"synchronous_commit": "off"}
+        patient = {"lock_timeout": "2s"}
         links = {
-            # A crash of the server takes back the last claims and plans: they are made again. Outcomes and jobs wait
-            # for the disk; what is on it, WAL being one line, is there with all that came before.
-            "claims": Link("claims", url, HOT_OPTIONS + " -c synchronous_commit=off", prepares=direct),
-            "reports": Link("reports", url, HOT_OPTIONS + " -c lock_timeout=2s", prepares=direct),
+            "claims": Link("claims", url, hasty, prepares=True),
+            "reports": Link("reports", url, HOT_SETTINGS | patient, prepares=True),
             "listener": Link("listener", settings.listen_database_url or url),
-            "planner": Link("planner", url, HOT_OPTIONS + " -c synchronous_commit=off", prepares=direct),
-            "janitor": Link("janitor", url, "-c lock_timeout=2s"),
+            "planner": Link("planner", url, hasty, prepares=True),
+            "janitor": Link("janitor", url, patient),
             "tasks": Link("tasks", url),
         }
         self.runner = Runner(

@@ -235,7 +235,7 @@ class Reporter:
         if released["claims"]:
             # Workers look behind what they have claimed already only now and then.
             earliest = min(e.due_at for e, outcome, _ in batch if isinstance(outcome, Released))
-            await connection.execute("select pg_notify(%s, %s)", [channel.DUE, str(int(earliest * 1e6))])
+            await connection.execute("select pgtick.tell(%s, %s)", [channel.DUE, str(int(earliest * 1e6))])
 
     def _sort(self, batch: list[Report]) -> tuple[dict[str, list[Any]], ...]:
         completed: dict[str, list[Any]] = {"claims": [], "started": [], "finished": [], "results": []}

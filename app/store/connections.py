@@ -31,10 +31,24 @@ DEFAULTS = {
 
 # The hot statements know their plan: nested loops over index scans of few partitions, whatever the statistics of a
 # partition made a minute ago say.
-HOT_OPTIONS = (
-    "-c plan_cache_mode=force_custom_plan -c enable_hashjoin=off -c enable_mergejoin=off -c enable_seqscan=off"
-    " -c enable_bitmapscan=off -c jit=off -c max_parallel_workers_per_gather=0"
-)
+HOT_SETTINGS = {
+    "plan_cache_mode": "force_custom_plan",
+    "enable_hashjoin": "off",
+    "enable_mergejoin": "off",
+    "enable_seqscan": "off",
+    "enable_bitmapscan": "off",
+    "jit": "off",
+    "max_parallel_workers_per_gather": "0",
+}
+
+PLAIN_PATH = "set local search_path = public"
+
+POOLED = "select pg_backend_pid() <> %s"
+"""Asked with the process id that was told at connecting: whether a pooler is in between, which makes up one of its own.
+
+The server's connection may be another client's after each transaction then: what is set or prepared for a session would
+be the other's, and not ours any more.
+"""
 
 # SQLSTATE classes and codes after which the same work may succeed later: the connection or the server is going, or this
 # transaction lost a race. Everything else is a fault of ours or of the data.
@@ -70,8 +84,8 @@ def conninfo(url: str | None = None, **overrides: Any) -> str:
 
 
 def connect(url: str | None = None, **overrides: Any) -> psycopg.Connection[Any]:
-    """A connection in autocommit mode; the caller closes it."""
-    return psycopg.connect(conninfo(url, **overrides), autocommit=True)
+    """A connection in autocommit mode that prepares nothing; the caller closes it."""
+    return psycopg.connect(conninfo(url, **overrides), autocommit=True, prepare_threshold=None)
 
 
 def cut(connection: psycopg.BaseConnection[Any]) -> None:
@@ -93,7 +107,9 @@ def engine() -> Engine:
     from sqlalchemy import create_engine  # takes longer to import than all that workers need
     from sqlalchemy.pool import NullPool
 
-    options = "-c search_path=public"
-    return create_engine(
-        "postgresql+psycopg://", creator=lambda: psycopg.connect(conninfo(options=options)), poolclass=NullPool
-    )
+    def create() -> psycopg.Connection[Any]:
+        connection = psycopg.connect(conninfo(), prepare_threshold=None)
+        connection.execute(PLAIN_PATH)  # for the transaction in which SQLAlchemy looks around
+        return connection
+
+    return create_engine("postgresql+psycopg://", creator=create, poolclass=NullPool)

@@ -84,5 +84,5 @@ def put(connection: Connection, task: HttpTask) -> tuple[bool, str | None]:
         rekeyed = [row[0]] if before is not None and before[0] != limits.concurrency_key else []
         connection.execute("select pgtick.apply_limits(array[%s], %s::int4[])", [row[0], rekeyed])
         connection.execute("select pgtick.audit('put_task', %s)", [task.task_id])
-        connection.execute("select pg_notify(%s, '')", [TASKS])
+        connection.execute("select pgtick.tell(%s, '')", [TASKS])
     return before is None, new if secret and secret[0] else None

@@ -15,7 +15,7 @@ from app.store.pool import Connection
 
 _INSERT = """
 select earliest, now(), case when %s and earliest < now() + interval '1 second' then
-    pg_notify('pgtick_due', (extract(epoch from earliest) * 1000000)::int8::text) is not null end
+    pgtick.tell('pgtick_due', (extract(epoch from earliest) * 1000000)::int8::text) end
 from pgtick.insert_jobs(
     %s::uuid[], %s::text[], %s::text[], %s::text[], %s::text[], %s::text[], %s::timestamptz[], %s::timestamptz[],
     %s::text[], %s::int2[], %s::float8[], %s::text[], %s::text[], %s::timestamptz[], %s::timestamptz[], %s,

@@ -78,10 +78,13 @@ class Notifier:
                 plan, self._plan = self._plan, False
                 self._pay()
             try:
-                connection = connection or self._connect()
-                connection.execute("select pg_notify(%s, %s)", [DUE, str(earliest)])
-                if plan:
-                    connection.execute("select pg_notify(%s, '')", [PLAN])
+                connection = connection or psycopg.connect(self._url(), autocommit=True, prepare_threshold=None)
+                with connection.transaction():
+                    # A wake-up is worth no wait for the disk.
+                    connection.execute("set local synchronous_commit = off")
+                    connection.execute("select pgtick.tell(%s, %s)", [DUE, str(earliest)])
+                    if plan:
+                        connection.execute("select pgtick.tell(%s, '')", [PLAN])
             except (psycopg.Error, OSError):
                 # Workers poll anyway: a lost wake-up costs at most their polling time, a late one is worth nothing.
                 if connection is not None:
@@ -95,9 +98,3 @@ class Notifier:
 
     def _pay(self) -> None:
         self._paid_until = max(self._paid_until, time.monotonic()) + PERIOD_S
-
-    def _connect(self) -> psycopg.Connection:
-        connection = psycopg.connect(self._url(), autocommit=True)
-        # A wake-up is worth no wait for the disk.
-        connection.execute("set synchronous_commit = off")
-        return connection

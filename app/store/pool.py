@@ -18,7 +18,7 @@ from psycopg_pool import ConnectionPool, PoolTimeout
 
 from app.clock import clock
 from app.events import emit
-from app.store.connections import conninfo, is_retryable
+from app.store.connections import POOLED, conninfo, is_retryable
 
 T = TypeVar("T")
 Connection = psycopg.Connection[Any]
@@ -132,8 +132,11 @@ class Pool:
 
 
 def _configure(connection: Connection) -> None:
-    # Times come back in UTC whatever the server's zone is.
-    connection.execute(
-        "select set_config('statement_timeout', %s, false), set_config('timezone', 'UTC', false)",
-        [str(STATEMENT_TIMEOUT_MS)],
-    )
+    row = connection.execute(POOLED, [connection.info.backend_pid]).fetchone()
+    if row == (True,):
+        # No statement may be prepared; and a timeout, which poolers do not know of, would be other clients', too.
+        connection.prepare_threshold = None
+    else:
+        connection.execute("select set_config('statement_timeout', %s, false)", [str(STATEMENT_TIMEOUT_MS)])
+    # Times come back in UTC whatever the server's zone is. Poolers keep this one for each client.
+    connection.execute("select set_config('timezone', 'UTC', false)")

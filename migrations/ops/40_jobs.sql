@@ -250,9 +250,9 @@ begin
         array[case when traceparent is not null then pgtick.read_trace(traceparent, tracestate)::text end]);
     if due <= now() + interval '1 second' then
         if asked.kind = 'CRON' then
-            notify pgtick_plan;
+            perform pgtick.tell('pgtick_plan', '');
         else
-            perform pg_notify('pgtick_due', (extract(epoch from due) * 1000000)::bigint::text);
+            perform pgtick.tell('pgtick_due', (extract(epoch from due) * 1000000)::bigint::text);
         end if;
     end if;
     return new_id;

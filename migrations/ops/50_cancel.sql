@@ -37,7 +37,7 @@ begin
             where r.job_id = cancel_job.job_id and r.revoked_at is null
             returning r.claim_id, r.due_at > clock_timestamp() as ahead
         loop
-            perform pg_notify('pgtick_revoke', claim.claim_id::text);
+            perform pgtick.tell('pgtick_revoke', claim.claim_id::text);
             cancelled := cancelled + claim.ahead::integer;
         end loop;
     end loop;
@@ -76,7 +76,7 @@ begin
         where r.job_id = cancel_execution.job_id and r.scheduled_at = cancel_execution.scheduled_at
         returning r.claim_id into claim;
         if claim is not null then
-            perform pg_notify('pgtick_cancel', claim::text);
+            perform pgtick.tell('pgtick_cancel', claim::text);
             return 'IN_PROGRESS';
         end if;
         select f.status into final from pgtick.finished_executions f

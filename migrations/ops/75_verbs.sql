@@ -120,7 +120,7 @@ begin
         where r.job_id = pause_job.job_id and r.due_at > clock_timestamp() and r.origin is null and r.revoked_at is null
         returning r.claim_id
     loop
-        perform pg_notify('pgtick_revoke', claim.claim_id::text);
+        perform pgtick.tell('pgtick_revoke', claim.claim_id::text);
     end loop;
     perform pgtick.audit('pause', job_id::text, jsonb_strip_nulls(jsonb_build_object('note', note, 'purged', back.taken)));
     return back.taken;
@@ -176,7 +176,7 @@ declare
     made text := pgtick.start_anew(job, at, 'run_now');
 begin
     perform pgtick.audit('run_now', made);
-    perform pg_notify('pgtick_due', (extract(epoch from at) * 1000000)::bigint::text);
+    perform pgtick.tell('pgtick_due', (extract(epoch from at) * 1000000)::bigint::text);
     return made;
 end $$;
 comment on function pgtick.run_now is 'Starts a job once more, now, besides its schedule (also while it is paused). Returns the id of the execution.';
@@ -216,7 +216,7 @@ begin
     perform pgtick.audit('backfill', job_id::text,
         jsonb_build_object('made', made, 'from', (select min(t.at) from unnest(times) t (at)), 'to', (select max(t.at) from unnest(times) t (at))));
     if made > 0 then
-        perform pg_notify('pgtick_due', (extract(epoch from start_at) * 1000000)::bigint::text);
+        perform pgtick.tell('pgtick_due', (extract(epoch from start_at) * 1000000)::bigint::text);
     end if;
     return made;
 end $$;

@@ -16,7 +16,7 @@ from psycopg.rows import dict_row
 
 from app.domain.ids import uuid7s
 from app.store import queries
-from app.store.connections import HOT_OPTIONS
+from app.store.connections import HOT_SETTINGS
 from app.store.search import Filter, Search
 from app.store.users import Users
 from tests.support.databases import Server
@@ -86,6 +86,10 @@ class Reading:
         }
 
 
+def options(settings: dict[str, str]) -> str:
+    return " ".join(f"-c {name}={value}" for name, value in settings.items())
+
+
 def explain(connection: Connection, statement: str, values: Any) -> Reading:
     row = connection.execute(f"explain (analyze, timing off, format json) {statement}", values).fetchone()
     assert row is not None
@@ -115,7 +119,7 @@ def database(request: pytest.FixtureRequest, server: Server, template: str) -> I
         api.execute(PENDING, few)
         api.execute(STANDING, few)
         api.execute("analyze pgtick.pending_executions, pgtick.schedules")
-        with psycopg.connect(dsn, autocommit=True, options=HOT_OPTIONS) as worker:
+        with psycopg.connect(dsn, autocommit=True, options=options(HOT_SETTINGS)) as worker:
             yield Database(worker, api, now)
 
 
@@ -170,8 +174,8 @@ def test_a_claim_from_one_partition_keeps_a_plan_that_does_for_an_empty_and_for_
     numbered = re.sub(
         r"%\((\w+)\)s", lambda found: f"${list(types).index(found[1]) + 1}", queries.claim_from(partition)
     )
-    options = HOT_OPTIONS + " -c plan_cache_mode=force_generic_plan"
-    with server.database(template) as dsn, psycopg.connect(dsn, autocommit=True, options=options) as worker:
+    kept = options(HOT_SETTINGS | {"plan_cache_mode": "force_generic_plan"})
+    with server.database(template) as dsn, psycopg.connect(dsn, autocommit=True, options=kept) as worker:
         worker.execute("insert into pgtick.tasks (task_id, target) values ('send_email', 'x')")
         worker.execute(f"prepare claim ({', '.join(types.values())}) as {numbered.replace('%%', '%')}")
         taken = f"execute claim ({', '.join(f'%({name})s' for name in types)})"

@@ -19,7 +19,7 @@ from psycopg.types.json import Jsonb
 from app.clock import Clock
 from app.domain.execution import ExecutionId
 from app.settings import Settings
-from app.store.connections import HOT_OPTIONS
+from app.store.connections import HOT_SETTINGS
 from workers.claimer import Claimer
 from workers.execution import Completed, Execution
 from workers.loop import Link
@@ -63,7 +63,7 @@ class Worker:
         self._thread.join(20)
 
     async def _run(self) -> None:
-        links = [Link("test", self.settings.database_url, HOT_OPTIONS) for _ in range(3)]
+        links = [Link("test", self.settings.database_url, HOT_SETTINGS) for _ in range(3)]
         # The rules are about the database's clock.
         connection = await links[0].connection()
         sent = time.monotonic()

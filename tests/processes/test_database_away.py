@@ -7,16 +7,18 @@ import os
 import signal
 import time
 from collections.abc import Iterator
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import psutil
 import psycopg
 import pytest
 from psycopg.conninfo import make_conninfo
 
 from app.embedded import Cluster
 from tests.support.databases import migrate
-from tests.support.processes import Fleet, terminate_backends
+from tests.support.processes import Fleet, serving, terminate_backends
 from tests.support.waiting import eventually
 
 
@@ -108,6 +110,56 @@ def test_what_runs_while_the_database_is_away_is_finished_and_reported_when_it_i
     assert len(own.ledger.starts(job)) == 1
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(240)
+def test_a_minute_without_the_server_needs_nobody(own: Fleet, cluster: Cluster) -> None:
+    workers = [own.start(), own.start()]
+    with serving(own.dsn) as api:
+        processes = {child.pid for child in psutil.Process(api.process.pid).children()}
+        kinds = ("nap", "thread_nap", "child_nap")
+        # Those that end while the server is away, and those that go on until after it is back.
+        running = [own.post(task, parameters={"seconds": seconds}) for task in kinds for seconds in (20, 85)]
+        for job in running:
+            own.until_started(job)
+        begin: datetime = own.value("select clock_timestamp()")
+        due = [own.post("nap", (begin + timedelta(seconds=n)).isoformat()) for n in range(5, 60)]
+        recurring = own.post("quick", "* * * * * *")
+        cluster.stop("fast")
+        stopped = time.monotonic()
+        waits = []
+        while time.monotonic() < stopped + 60:
+            for method, path in (("POST", "/jobs"), ("GET", "/jobs"), ("GET", "/healthz")):
+                asked = time.monotonic()
+                status, headers, _ = api.call(method, path, {"task_id": "nap"} if method == "POST" else None)
+                waits.append(time.monotonic() - asked)
+                assert status == 503
+                assert int(headers["Retry-After"]) > 0
+        cluster.start()
+        reconnect(own)
+        back: datetime = own.value("select clock_timestamp()")
+        answered = time.monotonic()
+        eventually(lambda: api.call("POST", "/jobs", {"task_id": "nap"})[0] == 201, 10)
+        answered = time.monotonic() - answered
+        for job in due:
+            execution = own.until(job, "COMPLETED")
+            assert execution["started_at"] < max(back, execution["scheduled_at"]) + timedelta(seconds=2)
+        own.eventually(
+            "select exists (select from pgtick.finished_executions where job_id = %s and scheduled_at > %s)",
+            [recurring, back],
+        )
+        for job in running:
+            execution = own.until(job, "COMPLETED", timeout=60)
+            assert (execution["losses"], execution["attempt"], execution["errors"]) == (0, 1, None)
+            assert len(own.ledger.starts(job)) == 1
+        # The promise is 2 s; the rest is for other tests that want the same two cores.
+        assert answered < 2
+        assert sorted(waits)[len(waits) // 2] < 2
+        assert max(waits) < 3
+        assert {child.pid for child in psutil.Process(api.process.pid).children()} == processes
+    assert all(worker.process.poll() is None for worker in workers)
+    assert not any(worker.says("lease_keeper_died") for worker in workers)
+
+
 def test_workers_wait_for_a_database_that_is_not_there_at_the_start(own: Fleet, cluster: Cluster) -> None:
     cluster.stop("fast")
     worker = own.launch()
@@ -162,8 +214,6 @@ def test_a_whole_server_that_hangs_is_survived(own: Fleet, cluster: Cluster) -> 
     own.until_started(job)
     postmaster = cluster.postmaster_pid
     assert postmaster is not None
-    import psutil
-
     with stopped(postmaster, *(child.pid for child in psutil.Process(postmaster).children())):
         eventually(lambda: worker.says("database_unavailable", loop="claims"), 30)
         free.touch()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.support.processes import Fleet
 from tests.support.waiting import eventually
 
@@ -61,6 +63,28 @@ def test_a_long_task_that_holds_the_interpreter_keeps_its_lease_and_runs_once(fl
     assert execution["losses"] == 0
     assert execution["worker_id"] == holding.worker_id()
     assert len(fleet.ledger.starts(job)) == 1
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(200)
+@pytest.mark.parametrize("tasks", [["hold_loop"], ["hold_interpreter", "hold_loop"]], ids=" and ".join)
+def test_a_minute_of_holding_the_interpreter_for_5_s_at_a_time_costs_no_lease_of_10_s(
+    fleet: Fleet, tasks: list[str]
+) -> None:
+    holding = fleet.start(lease_s=10, renew_s=2)
+    fleet.until(fleet.post("nap"), "COMPLETED")  # none of the worker's loops is to start up beside the tasks
+    at = fleet.value("select to_char(now() at time zone 'UTC' + interval '2 s', 'YYYY-MM-DD\"T\"HH24:MI:SS\"Z\"')")
+    jobs = [fleet.post(task, at, {"seconds": 60, "stretch": 5}) for task in tasks]
+    fleet.until_started(jobs[0])
+    watching = fleet.start(lease_s=10, renew_s=2)
+    for job in jobs:
+        execution = fleet.until(job, "COMPLETED", timeout=100)
+        assert (execution["losses"], execution["attempt"], execution["errors"]) == (0, 1, None)
+        assert execution["worker_id"] == holding.worker_id()
+        assert len(fleet.ledger.starts(job)) == 1
+    assert not watching.says("leases_recovered")
+    assert not holding.says("lease_lost")
+    assert not holding.says("report_refused")
 
 
 def test_a_task_that_holds_the_interpreter_keeps_its_lease_during_a_drain(fleet: Fleet) -> None:

@@ -4,20 +4,14 @@ from __future__ import annotations
 
 import http.client
 import json
-import os
-import subprocess
-import sys
 import threading
-import urllib.request
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
 import pytest
 
-from tests.support.databases import CHECKOUT
-from tests.support.processes import Fleet, free_port
-from tests.support.waiting import eventually
+from tests.support.processes import Fleet, serving
 
 ON_TIME = """
     select count(*) filter (where status = 'COMPLETED'), count(*) filter (where started_at < scheduled_at),
@@ -29,28 +23,8 @@ ON_TIME = """
 @pytest.fixture
 def api(dsn: str) -> Iterator[int]:
     """The port of an API on the test's database."""
-    port = free_port()
-    clean = {name: value for name, value in os.environ.items() if not name.startswith("PGTICK_")}
-    process = subprocess.Popen(
-        [sys.executable, "-m", "gunicorn", "--config", "python:app.gunicorn_conf", "app.wsgi:app"],
-        cwd=CHECKOUT,
-        env=clean | {"DATABASE_URL": dsn, "PORT": str(port)},
-        stdin=subprocess.DEVNULL,
-    )
-
-    def healthy() -> bool:
-        try:
-            with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(f"http://127.0.0.1:{port}/healthz"):
-                return True
-        except OSError:
-            return False
-
-    try:
-        eventually(healthy, 60, interval=0.1)
-        yield port
-    finally:
-        process.terminate()
-        process.wait(30)
+    with serving(dsn) as served:
+        yield served.port
 
 
 def test_ten_thousand_jobs_over_ten_seconds_all_start_on_time(fleet: Fleet, api: int) -> None:

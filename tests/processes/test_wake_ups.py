@@ -13,7 +13,7 @@ from tests.support.waiting import eventually
 
 LISTENING = """
     select count(*) = %s from pg_stat_activity
-    where application_name = 'pgtick listener' and datname = current_database() and query like '%%pg_notify%%'
+    where application_name = 'pgtick listener' and datname = current_database() and query like '%%pgtick.tell%%'
 """
 
 

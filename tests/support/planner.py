@@ -7,14 +7,14 @@ import time
 
 from app.clock import clock
 from app.settings import Settings
-from app.store.connections import HOT_OPTIONS
+from app.store.connections import HOT_SETTINGS
 from workers.loop import Link, Loop
 from workers.planner import Planner
 
 
 async def main() -> None:
     settings = Settings.from_environment()
-    link = Link("planner", settings.database_url, HOT_OPTIONS)
+    link = Link("planner", settings.database_url, HOT_SETTINGS)
     connection = await link.connection()
     sent = time.monotonic()
     row = await (await connection.execute("select extract(epoch from clock_timestamp())::float8")).fetchone()

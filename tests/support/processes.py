@@ -11,7 +11,8 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -127,6 +128,51 @@ class Worker:
             self.process.kill()
         self.process.wait()
         self._log.close()
+
+
+class Served:
+    """The API as `pgtick api` serves it, on loopback."""
+
+    def __init__(self, dsn: str) -> None:
+        self.port = free_port()
+        clean = {name: value for name, value in os.environ.items() if not name.startswith("PGTICK_")}
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "gunicorn", "--config", "python:app.gunicorn_conf", "app.wsgi:app"],
+            cwd=CHECKOUT,
+            env=clean | {"DATABASE_URL": dsn, "PORT": str(self.port)},
+            stdin=subprocess.DEVNULL,
+        )
+        self._opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+
+    def call(self, method: str, path: str, body: Any = None) -> tuple[int, dict[str, str], Any]:
+        """Status, headers and JSON of the answer."""
+        data = None if body is None else json.dumps(body).encode()
+        url = f"http://127.0.0.1:{self.port}{path}"
+        request = urllib.request.Request(url, data, {"Content-Type": "application/json"}, method=method)
+        try:
+            with self._opener.open(request, timeout=30) as answer:
+                return answer.status, dict(answer.headers), json.load(answer)
+        except urllib.error.HTTPError as error:
+            with error:
+                return error.code, dict(error.headers), json.load(error)
+
+    def healthy(self) -> bool:
+        try:
+            return self.call("GET", "/healthz")[0] == 200
+        except OSError:
+            return False
+
+
+@contextmanager
+def serving(dsn: str) -> Iterator[Served]:
+    """An API process on that database."""
+    served = Served(dsn)
+    try:
+        eventually(served.healthy, 60, interval=0.1)
+        yield served
+    finally:
+        served.process.terminate()
+        served.process.wait(30)
 
 
 class Fleet:

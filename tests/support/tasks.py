@@ -22,6 +22,8 @@ from workers.registry import task
 
 LEDGER = os.environ.get("PGTICK_TEST_LEDGER", os.devnull)
 SOON = Backoff(base_s=0.2, factor=2)
+LIBRARY = ctypes.PyDLL(None)
+"""C functions that keep the interpreter while they run."""
 
 
 def note(event: str, **facts: Any) -> None:
@@ -140,10 +142,18 @@ async def poison_pool(seconds: float = 0.3) -> None:
 @ledgered("hold_interpreter", max_retries=0)
 def hold_interpreter(seconds: float, stretch: float) -> None:
     """Works in C without giving the interpreter free, for `stretch` seconds at a time."""
-    library = ctypes.PyDLL(None)
     end = time.monotonic() + seconds
     while time.monotonic() < end:
-        library.usleep(int(stretch * 1e6))
+        LIBRARY.usleep(int(stretch * 1e6))
+
+
+@ledgered("hold_loop", max_retries=0)
+async def hold_loop(seconds: float, stretch: float) -> None:
+    """The same on the worker's event loop."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        LIBRARY.usleep(int(stretch * 1e6))
+        await asyncio.sleep(0)
 
 
 @ledgered("deaf_coroutine", max_retries=0)

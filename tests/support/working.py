@@ -10,7 +10,7 @@ from typing import Any
 from app.clock import Clock
 from app.settings import Settings
 from app.store import queries
-from app.store.connections import HOT_OPTIONS
+from app.store.connections import HOT_SETTINGS
 from workers.claimer import Claimer
 from workers.execution import Execution, Outcome
 from workers.loop import Link
@@ -83,7 +83,7 @@ class Bench:
 
     def _with_link(self, work: Callable[[Link], Any]) -> None:
         async def run() -> None:
-            link = Link("test", self.dsn, HOT_OPTIONS)
+            link = Link("test", self.dsn, HOT_SETTINGS)
             try:
                 await work(link)
             finally:

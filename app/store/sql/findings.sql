@@ -27,10 +27,18 @@ slots as (
     where not active and restart_lsn is not null
       and (pg_wal_lsn_diff(pg_current_wal_lsn(), restart_lsn) > 1024 ^ 3 or age(coalesce(catalog_xmin, xmin)) > 1000000)
 ),
+-- Notifications stay until every connection that listens has read them, which none does inside of a transaction. Nobody
+-- can see which connections listen.
 queue as (
     select 'notify_queue', 'notify queue',
-           concat('The queue of NOTIFY is full to ', round(pg_notification_queue_usage()::numeric * 100), ' per cent: a connection that listens stays in a transaction, most likely pid ',
-               (select pid from pg_stat_activity where backend_type = 'client backend' and pid <> pg_backend_pid() order by xact_start limit 1), '. End it.')
+           concat('The queue of NOTIFY is full to ', round(pg_notification_queue_usage()::numeric * 100), ' per cent: a connection that listens stays in a transaction', (
+               select concat(', most likely that of pid ', pid, ' (', coalesce(nullif(application_name, ''), 'no application name'), ', user ', usename, ', ', state, '), open since ',
+                   date_trunc('second', xact_start), '. End it: select pg_terminate_backend(', pid, ');')
+               from pg_stat_activity
+               where backend_type = 'client backend' and pid <> pg_backend_pid() and xact_start is not null
+               order by xact_start
+               limit 1
+           ))
     where pg_notification_queue_usage() > 0.1
 ),
 partitions as (
