@@ -36,7 +36,7 @@ queue as (
                    date_trunc('second', xact_start), '. End it: select pg_terminate_backend(', pid, ');')
                from pg_stat_activity
                where backend_type = 'client backend' and pid <> pg_backend_pid() and xact_start is not null
-               order by xact_start
+               order by state = 'active', xact_start
                limit 1
            ))
     where pg_notification_queue_usage() > 0.1
