@@ -240,7 +240,7 @@ def test_killed_at_three_random_points_every_row_is_in_the_archive_or_a_table_on
         busy = "pgtick.archives where dropped_at is null"
         while process.poll() is None and count(connection, busy) == 0:
             time.sleep(0.005)
-        time.sleep(chance.random() * EXECUTIONS / 100_000)
+        time.sleep(chance.random() * EXECUTIONS / 500_000)
         process.send_signal(signal.SIGKILL)
         ends.append(process.wait())
         connection.execute("update pgtick.archives set claimed_until = null")
