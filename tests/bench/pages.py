@@ -97,14 +97,14 @@ def times(lab: Lab, address: str, hours: int) -> dict[str, dict[str, float]]:
     ).fetchone() or ("", "")
     recurring = lab.value("select job_id::text from pgtick.schedules limit 1")
 
-    def back(share: float) -> str:
-        at = datetime.now(UTC) - timedelta(hours=hours * share)
+    def back(share: float, of_hours: int) -> str:
+        at = datetime.now(UTC) - timedelta(hours=of_hours * share)
         return f"cursor={quote(write_cursor(Position(at, LAST_JOB)))}"
 
     pages = {}
-    for path in ("/executions", "/jobs"):
+    for path, back_to in (("/executions", hours), ("/jobs", min(hours, JOBS_HOURS))):
         for whose in ("", "user_id=user_7&"):
-            for place, cursor in {"first": "", "middle": back(0.5), "last": back(0.9995)}.items():
+            for place, cursor in {"first": "", "middle": back(0.5, back_to), "last": back(0.999, back_to)}.items():
                 pages[f"{path} {whose and 'of a user '}{place}"] = f"{path}?{whose}{cursor}".rstrip("?&")
     pages |= {
         "/executions FAILED": "/executions?status=FAILED",
