@@ -167,6 +167,13 @@ class Lab:
 
         self.wait(f"{jobs} executions to be finished", waiting, seconds, pause=0.25)
 
+    def settle(self) -> None:
+        """Waits until what was written in bulk has come to rest: on disk, vacuumed and analyzed."""
+        self.connection.execute("checkpoint")
+        self.connection.execute("analyze")
+        at_work = "select count(*) from pg_stat_activity where backend_type = 'autovacuum worker'"
+        self.wait("autovacuum", lambda: self.value(at_work) == 0, 300, pause=0.5)
+
     def remaining(self) -> int:
         """Executions that are not finished, without those due in a minute or later."""
         count: int = self.value(

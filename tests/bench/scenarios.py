@@ -229,7 +229,7 @@ def flat(bench: Bench, size: Size) -> Result:
 
         def measure(state: str) -> None:
             nonlocal total
-            lab.connection.execute("analyze")
+            lab.settle()
             lab.freeze_workers()
             load.insert(lab.connection, [None] * jobs)
             lab.claim_cost()
