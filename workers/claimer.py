@@ -28,6 +28,9 @@ BEGINNING = datetime(2000, 1, 1, tzinfo=UTC)
 LANES = (1, 2, 3, 4)
 FLOOR_MARGIN_S = 5.0
 BACKLOG_S = 2.0
+HOUR = timedelta(hours=1)
+RULE_SPAN = 3 * HOUR
+"""Partitions of so short a time are named by rule; of a longer one, those that there are are asked for."""
 RECHECK_S = 0.01
 """Shortest pause before another look at executions that are kept out by a run of their job."""
 WAITS = 0
@@ -64,10 +67,9 @@ class Scan:
         self.backlog = full and min(row[DUE_AT] for row in rows) < now - BACKLOG_S
 
 
-def partition_of(floor: datetime, until: datetime) -> str | None:
-    """The partition that has all between these times, if it is one."""
-    hour = floor.replace(minute=0, second=0, microsecond=0)
-    return f"pending_executions_{hour:%Y%m%d_%H%M}" if until < hour + timedelta(hours=1) else None
+def partition_of(at: datetime) -> str:
+    """The partition of pending_executions for what is due then, as `pgtick.make_partition` names it."""
+    return f"pending_executions_{at:%Y%m%d_%H}00"
 
 
 class Claimer:
@@ -96,8 +98,7 @@ class Claimer:
         self._look_again_at = float("inf")
         self._last_keys: dict[int, str | None] = {}
         self._planning: tuple[psycopg.AsyncConnection[Any] | None, str] = (None, "")
-        self._no_partition: str | None = None
-        """A partition that is not there, or not for us."""
+        self._through_parent = False
         self.claim_s = 0.0
         self.starved = False
         """Whether the last tick found no free place: the next one that gets free is worth a wake-up."""
@@ -172,56 +173,85 @@ class Claimer:
         connection = await self._link.connection()
         cursor = connection.cursor(binary=True)
         self._unanswered = range(self._last_claim + 1, self._last_claim + wanted + 1)
-        await self._execute(
+        names = await self._partitions(connection, min(floors), until)
+        rows, to_the_end = await self._execute(
             cursor,
-            partition_of(min(floors), until),
+            names,
+            wanted,
             {
                 "floor": min(floors).isoformat(),
                 "floors": arrays.times(floors),
                 "until": until.isoformat(),
                 "task_keys": arrays.plain(places.task_keys),
-                "n": wanted,
                 "worker_id": self._worker_id,
-                "first_claim": self._last_claim,
                 "lease": f"{self._settings.lease_s} s",
                 "few": FEW,
             },
         )
-        rows = await cursor.fetchall()
         mine = [row for row in rows if row[CLAIM] > 0]
         if len(rows) > FEW and mine:
             mine = await self._with_jobs(cursor, mine)
         self._last_claim += wanted
         self._unanswered = None
         self.claim_s = time.monotonic() - started
-        if not scan.fresh_first:
-            scan.seen(rows, now, full=len(rows) == wanted)
+        full = len(rows) == wanted
+        # A claim that was full before it came to the last hour has not seen the others.
+        if not scan.fresh_first and to_the_end:
+            scan.seen(rows, now, full=full)
         if sweeping:
             # A costly sweep is not repeated soon.
             scan.swept_at = started
             scan.sweep_pause_s = min(self._settings.sweep_s, max(1.0, 50 * self.claim_s))
-        scan.held_back = len(mine) < len(rows) and self._keep_out(rows) and len(rows) == wanted
+        scan.held_back = len(mine) < len(rows) and self._keep_out(rows) and full
         if mine:
             lease_s = self._settings.lease_s
             self._take([Execution(row, places.tasks[row[TASK_KEY]], now, lease_s) for row in mine])
         # After the fresh ones, the backlog's turn comes at once.
         return wanted if scan.fresh_first else len(rows)
 
-    async def _execute(self, cursor: psycopg.AsyncCursor[Any], partition: str | None, facts: dict[str, Any]) -> None:
-        """Claims from the partition of the hour where that is all, with a plan that is kept; else from all of them.
+    async def _partitions(
+        self, connection: psycopg.AsyncConnection[Any], floor: datetime, until: datetime
+    ) -> list[str]:
+        """The partitions that may have executions due between these times, by time."""
+        if until - floor > RULE_SPAN:
+            found = await connection.execute(queries.pending_partitions, [partition_of(until)])
+            return [name for (name,) in await found.fetchall() if name >= partition_of(floor)]
+        hours = range(int((until - floor) / HOUR) + 2)
+        return [name for name in (partition_of(floor + n * HOUR) for n in hours) if name <= partition_of(until)]
 
-        Most of an empty claim is planning, and a plan for all partitions cannot be kept: it would have to do for an
-        empty table and for a full one.
+    async def _execute(
+        self, cursor: psycopg.AsyncCursor[Any], names: list[str], wanted: int, facts: dict[str, Any]
+    ) -> tuple[list[Any], bool]:
+        """Claims from one partition after the other, until there are as many as wanted; the plans are kept.
+
+        Returns the rows, and whether it came to the last partition.
+
+        A plan for all partitions would be made for what statistics say of them, and a partition that was empty when
+        it was analyzed may be full a second later: claims of it took seconds.
         """
-        if partition is not None and partition != self._no_partition and self._link.prepares:
+        rows: list[Any] = []
+        facts["first_claim"] = self._last_claim
+        if not self._through_parent:
             await self._plan(cursor.connection, "force_generic_plan")
-            try:
-                await cursor.execute(queries.claim_from(partition), facts)
-                return
-            except (psycopg.errors.UndefinedTable, psycopg.errors.InsufficientPrivilege):
-                self._no_partition = partition
-        await self._plan(cursor.connection, "force_custom_plan")
-        await cursor.execute(queries.claim_due, facts)
+            for name in names:
+                facts["n"] = wanted - len(rows)
+                facts["first_claim"] = self._last_claim + len(rows)
+                try:
+                    await cursor.execute(queries.claim_from(name), facts)
+                except psycopg.errors.UndefinedTable:
+                    continue  # an hour nobody made a partition for has nothing
+                except psycopg.errors.InsufficientPrivilege:
+                    self._through_parent = True  # rights on the table alone, granted by hand
+                    break
+                rows += await cursor.fetchall()
+                if len(rows) == wanted:
+                    return rows, name == names[-1]
+        if self._through_parent and len(rows) < wanted:
+            await self._plan(cursor.connection, "force_custom_plan")
+            facts["n"] = wanted - len(rows)
+            await cursor.execute(queries.claim_due, facts)
+            rows += await cursor.fetchall()
+        return rows, True
 
     async def _plan(self, connection: psycopg.AsyncConnection[Any], mode: str) -> None:
         if self._planning != (connection, mode) and self._link.prepares:

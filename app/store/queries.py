@@ -15,6 +15,7 @@ def _read(name: str) -> str:
 
 claim_due = _read("claim_due")
 read_jobs = _read("read_jobs")
+pending_partitions = _read("pending_partitions")
 held_tasks = _read("held_tasks")
 admit = _read("admit")
 complete = _read("complete")
@@ -50,7 +51,7 @@ expired_partitions = _read("expired_partitions")
 break_schedule = _read("break_schedule")
 
 
-@functools.lru_cache(maxsize=4)
+@functools.lru_cache(maxsize=100)
 def claim_from(partition: str) -> str:
     """`claim_due` from one partition of pending_executions.
 
