@@ -25,6 +25,8 @@ FEW = 4
 GONE = (None, None, None, None)
 """Stands for what `read_jobs.sql` says of a job that is no longer there."""
 BEGINNING = datetime(2000, 1, 1, tzinfo=UTC)
+NEVER = datetime(2200, 1, 1, tzinfo=UTC)
+"""Nothing is due so late."""
 LANES = (1, 2, 3, 4)
 FLOOR_MARGIN_S = 5.0
 BACKLOG_S = 2.0
@@ -70,6 +72,24 @@ class Scan:
 def partition_of(at: datetime) -> str:
     """The partition of pending_executions for what is due then, as `pgtick.make_partition` names it."""
     return f"pending_executions_{at:%Y%m%d_%H}00"
+
+
+Look = tuple[str | None, list[datetime]]
+"""A partition (None: all of them at once), and from where to look in it for each priority."""
+
+
+def looks_at(floors: list[datetime], partitions: list[str]) -> list[Look]:
+    """Where a claim looks, in this order: by priority first, by time then.
+
+    One partition can do that itself. Of several, all are looked at for one priority before the next one's turn.
+    """
+    if len(partitions) == 1:
+        return [(partitions[0], floors)]
+    looks: list[Look] = []
+    for lane in LANES:
+        only = [floor if lane == other else NEVER for other, floor in zip(LANES, floors, strict=True)]
+        looks += [(name, only) for name in partitions if name >= partition_of(floors[lane - 1])]
+    return looks
 
 
 class Claimer:
@@ -173,21 +193,26 @@ class Claimer:
         connection = await self._link.connection()
         cursor = connection.cursor(binary=True)
         self._unanswered = range(self._last_claim + 1, self._last_claim + wanted + 1)
-        names = await self._partitions(connection, min(floors), until)
-        rows, to_the_end = await self._execute(
-            cursor,
-            names,
-            wanted,
-            {
-                "floor": min(floors).isoformat(),
-                "floors": arrays.times(floors),
-                "until": until.isoformat(),
-                "task_keys": arrays.plain(places.task_keys),
-                "worker_id": self._worker_id,
-                "lease": f"{self._settings.lease_s} s",
-                "few": FEW,
-            },
-        )
+        facts = {
+            "until": until.isoformat(),
+            "task_keys": arrays.plain(places.task_keys),
+            "worker_id": self._worker_id,
+            "lease": f"{self._settings.lease_s} s",
+            "few": FEW,
+        }
+        if self._through_parent:
+            looks: list[Look] = [(None, floors)]
+        else:
+            looks = looks_at(floors, await self._partitions(connection, min(floors), until))
+        try:
+            rows = await self._look(cursor, looks, wanted, facts)
+        except psycopg.errors.InsufficientPrivilege:
+            if self._through_parent:
+                raise
+            # It has rights on the table alone, granted by hand. What was taken before this is handed back.
+            self._through_parent = True
+            await self._take_back(self._unanswered)
+            return wanted
         mine = [row for row in rows if row[CLAIM] > 0]
         if len(rows) > FEW and mine:
             mine = await self._with_jobs(cursor, mine)
@@ -195,8 +220,7 @@ class Claimer:
         self._unanswered = None
         self.claim_s = time.monotonic() - started
         full = len(rows) == wanted
-        # A claim that was full before it came to the last hour has not seen the others.
-        if not scan.fresh_first and to_the_end:
+        if not scan.fresh_first:
             scan.seen(rows, now, full=full)
         if sweeping:
             # A costly sweep is not repeated soon.
@@ -219,39 +243,33 @@ class Claimer:
         hours = range(int((until - floor) / HOUR) + 2)
         return [name for name in (partition_of(floor + n * HOUR) for n in hours) if name <= partition_of(until)]
 
-    async def _execute(
-        self, cursor: psycopg.AsyncCursor[Any], names: list[str], wanted: int, facts: dict[str, Any]
-    ) -> tuple[list[Any], bool]:
+    async def _look(
+        self, cursor: psycopg.AsyncCursor[Any], looks: list[Look], wanted: int, facts: dict[str, Any]
+    ) -> list[Any]:
         """Claims from one partition after the other, until there are as many as wanted; the plans are kept.
-
-        Returns the rows, and whether it came to the last partition.
 
         A plan for all partitions would be made for what statistics say of them, and a partition that was empty when
         it was analyzed may be full a second later: claims of it took seconds.
         """
         rows: list[Any] = []
-        facts["first_claim"] = self._last_claim
-        if not self._through_parent:
-            await self._plan(cursor.connection, "force_generic_plan")
-            for name in names:
-                facts["n"] = wanted - len(rows)
-                facts["first_claim"] = self._last_claim + len(rows)
-                try:
-                    await cursor.execute(queries.claim_from(name), facts)
-                except psycopg.errors.UndefinedTable:
-                    continue  # an hour nobody made a partition for has nothing
-                except psycopg.errors.InsufficientPrivilege:
-                    self._through_parent = True  # rights on the table alone, granted by hand
-                    break
-                rows += await cursor.fetchall()
-                if len(rows) == wanted:
-                    return rows, name == names[-1]
-        if self._through_parent and len(rows) < wanted:
-            await self._plan(cursor.connection, "force_custom_plan")
-            facts["n"] = wanted - len(rows)
-            await cursor.execute(queries.claim_due, facts)
+        for partition, floors in looks:
+            facts |= {
+                "n": wanted - len(rows),
+                "first_claim": self._last_claim + len(rows),
+                "floor": min(floors).isoformat(),
+                "floors": arrays.times(floors),
+            }
+            await self._plan(cursor.connection, "force_generic_plan" if partition else "force_custom_plan")
+            try:
+                await cursor.execute(queries.claim_from(partition) if partition else queries.claim_due, facts)
+            except psycopg.errors.UndefinedTable:
+                if partition is None:
+                    raise
+                continue  # an hour nobody made a partition for has nothing
             rows += await cursor.fetchall()
-        return rows, True
+            if len(rows) == wanted:
+                break
+        return rows
 
     async def _plan(self, connection: psycopg.AsyncConnection[Any], mode: str) -> None:
         if self._planning != (connection, mode) and self._link.prepares:

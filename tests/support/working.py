@@ -41,12 +41,15 @@ class Bench:
         self.settings = Settings(database_url=dsn, **settings)
         self.claims: dict[int, Execution] = {}
 
-    def claim(self, capacity: int = 1000) -> list[Execution]:
+    def claim(self, capacity: int = 1000, ticks: int = 1) -> list[Execution]:
+        """What one worker takes in so many claims, of `capacity` each."""
         taken: list[Execution] = []
         slots = [Slots("async", capacity, self.tasks)]
 
         async def tick(link: Link) -> None:
-            await Claimer(self.settings, self.clock, link, slots, 1, taken.extend).tick()
+            claimer = Claimer(self.settings, self.clock, link, slots, 1, taken.extend)
+            for _ in range(ticks):
+                await claimer.tick()
 
         self._with_link(tick)
         self.claims.update({execution.claim_id: execution for execution in taken})

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
-from workers.claimer import BEGINNING, FLOOR_MARGIN_S, Scan
+from workers.claimer import BEGINNING, FLOOR_MARGIN_S, NEVER, Scan, looks_at, partition_of
 from workers.execution import DUE_AT, PRIORITY
 
 NOW = 1_800_000_000.0
@@ -58,3 +58,15 @@ def test_a_full_claim_of_old_rows_is_a_backlog() -> None:
     assert scan.backlog
     scan.seen([row(NOW - 60)], NOW, full=False)
     assert not scan.backlog
+
+
+def test_several_hours_are_looked_at_for_one_priority_before_the_next() -> None:
+    hours = [datetime(2026, 11, 30, hour, tzinfo=UTC) for hour in (9, 10)]
+    names = [partition_of(hour) for hour in hours]
+    floors = [hours[1], *([hours[0]] * 3)]
+    looks = looks_at(floors, names)
+    assert [(name, [n for n, floor in enumerate(only, 1) if floor != NEVER]) for name, only in looks] == [
+        ("pending_executions_20261130_1000", [1]),
+        *((name, [lane]) for lane in (2, 3, 4) for name in names),
+    ]
+    assert looks_at(floors, names[:1]) == [(names[0], floors)]

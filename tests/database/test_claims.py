@@ -1,0 +1,97 @@
+"""What a claim takes first, and where it finds it: hours of pending executions are partitions of their own."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import psycopg
+import pytest
+
+from tests.support import roles
+from tests.support.databases import Server
+from tests.support.working import Bench
+from workers.registry import Task
+
+Connection = psycopg.Connection[Any]
+
+
+async def noop() -> None: ...
+
+
+TASK = Task(task_id="noop", function=noop, pool="async", module=__name__)
+PENDING = """
+insert into pgtick.pending_executions (job_id, scheduled_at, due_at, user_id, task_key, priority)
+select pgtick.uuid7(), at, at, 'default', 1, %(priority)s
+from (select now() - %(ago)s + n * interval '1 ms' as at from generate_series(1, %(n)s) n) as each
+"""
+
+
+@pytest.fixture
+def bench(dsn: str, connection: Connection) -> Bench:
+    connection.execute("insert into pgtick.tasks (task_id, target) values ('noop', 'x')")
+    connection.execute("select pgtick.ensure_partitions(since => now() - interval '5 hours')")
+    row = connection.execute("select extract(epoch from now())::float8").fetchone()
+    assert row is not None
+    return Bench(dsn, {1: TASK}, row[0])
+
+
+def wait(connection: Connection, ago: timedelta, n: int, priority: int = 2) -> None:
+    connection.execute(PENDING, {"ago": ago, "n": n, "priority": priority})
+
+
+def taken(bench: Bench, capacity: int) -> list[tuple[int, int]]:
+    """Hours ago and count, of what one claim took, as it took them."""
+    found: dict[int, int] = {}
+    for execution in bench.claim(capacity):
+        ago = round((bench.clock.time - execution.due_at) / 3600)
+        found[ago] = found.get(ago, 0) + 1
+    return list(found.items())
+
+
+def test_in_several_hours_priority_comes_first_and_then_time(bench: Bench, connection: Connection) -> None:
+    wait(connection, timedelta(hours=4), 2, priority=4)
+    wait(connection, timedelta(hours=3), 2, priority=3)
+    wait(connection, timedelta(hours=2), 2, priority=1)
+    wait(connection, timedelta(hours=1), 2, priority=2)
+    wait(connection, timedelta(hours=0, seconds=1), 2, priority=1)
+    assert sorted(taken(bench, 5)) == [(0, 2), (1, 1), (2, 2)]
+    assert sorted(taken(bench, 4)) == [(1, 1), (3, 2), (4, 1)]
+    assert taken(bench, 4) == [(4, 1)]
+
+
+def test_an_hour_without_a_partition_hides_no_other(bench: Bench, connection: Connection) -> None:
+    wait(connection, timedelta(hours=3), 1)
+    wait(connection, timedelta(seconds=1), 1)
+    hour = "select 'pending_executions_' || to_char(now() at time zone 'UTC' - interval '2 hours', 'YYYYMMDD_HH2400')"
+    name = connection.execute(hour).fetchone()
+    assert name is not None
+    connection.execute(f"drop table pgtick.{name[0]}")
+    assert sorted(taken(bench, 10)) == [(0, 1), (3, 1)]
+
+
+def test_a_role_with_rights_on_the_table_alone_claims_all_the_same(
+    server: Server, bench: Bench, connection: Connection
+) -> None:
+    roles.make(server.admin)
+    connection.execute("select pgtick.grant_roles()")
+    for (name,) in connection.execute(
+        "select inhrelid::regclass::text from pg_inherits where inhparent = 'pgtick.pending_executions'::regclass"
+    ).fetchall():
+        connection.execute(f"revoke all on {name} from pgtick_app")
+    bench.dsn = roles.address(bench.dsn, "app")
+    wait(connection, timedelta(hours=2), 1, priority=4)
+    wait(connection, timedelta(seconds=1), 1)
+    assert bench.claim(1) == [], "the first finds out"
+    found = bench.claim(1, ticks=3)
+    assert [round((bench.clock.time - each.due_at) / 3600) for each in found] == [0, 2]
+
+
+def test_behind_a_backlog_of_several_hours_what_is_due_now_does_not_starve(
+    bench: Bench, connection: Connection
+) -> None:
+    wait(connection, timedelta(hours=3), 50)
+    wait(connection, timedelta(hours=2), 50)
+    wait(connection, timedelta(seconds=1), 5)
+    found = bench.claim(10, ticks=2)
+    assert sum(bench.clock.time - each.due_at < 2 for each in found) == 5
