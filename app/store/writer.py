@@ -131,7 +131,9 @@ class Writer:
 
     def _insert(self, connection: Connection, requests: Sequence[Request]) -> Committed:
         new = [job for request in requests for job in request.jobs]
-        wake = not _any_recurs(requests) and self._notifier.rides()
+        # Only what is sure to be due now, and few enough to be one statement.
+        sure = len(new) < jobs.COPY_FROM and any(job.run_at is None for job in new) and not _any_recurs(requests)
+        wake = sure and self._notifier.rides()
         written = jobs.insert(connection, new, self._zone_version, wake=wake)
         answers = [Created([job.job_id for job in request.jobs], written.now, replayed=False) for request in requests]
         return list(answers), None if written.woken else written.earliest
