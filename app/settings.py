@@ -68,7 +68,9 @@ class Settings:
         0.5, "PGTICK_POLL_S", "longest pause between claims; bounds lateness when no wake-up arrives"
     )
     claim_ahead_s: float = _setting(0.5, "PGTICK_CLAIM_AHEAD_S", "how far ahead of its time an execution is claimed")
-    sweep_s: float = _setting(10.0, "PGTICK_SWEEP_S", "pause between claims that look at every partition")
+    sweep_s: float = _setting(
+        1.0, "PGTICK_SWEEP_S", "shortest pause between looks for what came in long after its time without a wake-up"
+    )
     lease_s: float = _setting(30.0, "PGTICK_LEASE_S", "lease of a claim; executions of a dead worker wait so long")
     renew_s: float = _setting(5.0, "PGTICK_RENEW_S", "pause between lease renewals; at most half of the lease")
     report_s: float = _setting(0.05, "PGTICK_REPORT_S", "longest wait of an outcome for its batch")

@@ -17,6 +17,7 @@ from app.settings import Settings
 from app.store import arrays, queries
 from workers.execution import CLAIM, DUE_AT, JOB, PRIORITY, TASK_KEY, TO_DO, Execution
 from workers.loop import Link
+from workers.registry import Pool
 from workers.slots import Slots
 
 LARGEST_CLAIM = 1000
@@ -28,7 +29,11 @@ BEGINNING = datetime(2000, 1, 1, tzinfo=UTC)
 NEVER = datetime(2200, 1, 1, tzinfo=UTC)
 """Nothing is due so late."""
 LANES = (1, 2, 3, 4)
-FLOOR_MARGIN_S = 5.0
+NEAR_MARGIN_S = 0.1
+FAR_MARGIN_S = 5.0
+"""What comes in late without a wake-up is this far behind at most, save for what the sweeper finds. Each claim looks
+through the near one, and one a poll through the far one.
+"""
 BACKLOG_S = 2.0
 HOUR = timedelta(hours=1)
 RULE_SPAN = 3 * HOUR
@@ -44,19 +49,27 @@ class Scan:
     """Where one pool's next claim begins, for each priority.
 
     A floor is the oldest due time that can still be waiting: dead index entries behind it cost nothing, even while an
-    old snapshot keeps VACUUM from removing them. A sweep begins at the beginning again, for what came in behind the
-    floor.
+    old snapshot keeps VACUUM from removing them, nor does what other pools have to do. Wake-ups lower it; what comes in
+    behind it without one is found by a look back once a poll, and by the sweeper.
     """
 
     floors: list[datetime] = field(default_factory=lambda: [BEGINNING] * len(LANES))
-    swept_at: float = float("-inf")
-    sweep_pause_s: float = 0.0
+    told: list[datetime] = field(default_factory=lambda: [NEVER] * len(LANES))
+    """What the floors were lowered to since the claim under way began, which may not have seen it."""
+    looked_back_at: float = float("-inf")
     backlog: bool = False
     fresh_first: bool = False
     held_back: bool = False
 
-    def lower(self, due: datetime) -> None:
-        self.floors = [min(floor, due) for floor in self.floors]
+    def lower(self, due: datetime, lanes: Sequence[int] = LANES) -> None:
+        for lane in lanes:
+            self.floors[lane - 1] = min(self.floors[lane - 1], due)
+            self.told[lane - 1] = min(self.told[lane - 1], due)
+
+    def begin(self) -> list[datetime]:
+        """The floors of the claim that begins now."""
+        self.told = [NEVER] * len(LANES)
+        return list(self.floors)
 
     def seen(self, rows: Sequence[Any], now: float, *, full: bool) -> None:
         """Moves the floors to where the claim that returned these rows has left nothing behind."""
@@ -65,7 +78,7 @@ class Scan:
             oldest = min((row[DUE_AT] for row in rows if row[PRIORITY] == lane), default=now)
             if not (full and lane == last_lane):
                 oldest = min(oldest, now)
-            self.floors[lane - 1] = datetime.fromtimestamp(oldest - FLOOR_MARGIN_S, UTC)
+            self.floors[lane - 1] = min(datetime.fromtimestamp(oldest - NEAR_MARGIN_S, UTC), self.told[lane - 1])
         self.backlog = full and min(row[DUE_AT] for row in rows) < now - BACKLOG_S
 
 
@@ -123,15 +136,19 @@ class Claimer:
         self.starved = False
         """Whether the last tick found no free place: the next one that gets free is worth a wake-up."""
 
-    def lower_floor(self, due_at: float) -> None:
+    def lower_floors(self, due_at: float) -> None:
         """Somebody says that an execution is due at that time."""
         for scan in self._scans.values():
             scan.lower(datetime.fromtimestamp(due_at, UTC))
 
-    def sweep_now(self) -> None:
-        """The next claims look at everything: wake-ups may have been missed."""
+    def lower_floor(self, pool: Pool, priority: int, due_at: datetime) -> None:
+        """One of that pool and priority waits since then."""
+        self._scans[pool].lower(due_at, [priority])
+
+    def look_at_everything(self) -> None:
+        """The next claims begin at the beginning: wake-ups may have been missed."""
         for scan in self._scans.values():
-            scan.swept_at = float("-inf")
+            scan.lower(BEGINNING)
 
     async def tick(self) -> float:
         """Claims once for each pool with free places; returns the pause until the next claims in seconds."""
@@ -182,12 +199,13 @@ class Claimer:
         started = time.monotonic()
         # Behind a backlog what is due right now must not starve: every other claim takes the fresh ones first.
         scan.fresh_first = scan.backlog and not scan.fresh_first
-        sweeping = not scan.fresh_first and started - scan.swept_at >= scan.sweep_pause_s
-        if sweeping:
-            scan.lower(BEGINNING)
-        floors = scan.floors
+        if started - scan.looked_back_at >= self._settings.poll_s:
+            scan.looked_back_at = started
+            scan.lower(datetime.fromtimestamp(now - FAR_MARGIN_S, UTC))
         if scan.fresh_first:
-            floors = [max(floor, datetime.fromtimestamp(now - BACKLOG_S, UTC)) for floor in floors]
+            floors = [max(floor, datetime.fromtimestamp(now - BACKLOG_S, UTC)) for floor in scan.floors]
+        else:
+            floors = scan.begin()
         # What went back because it is not due yet would be found again and hide the others.
         until = datetime.fromtimestamp(now + (0 if scan.held_back else self._settings.claim_ahead_s), UTC)
         connection = await self._link.connection()
@@ -222,10 +240,6 @@ class Claimer:
         full = len(rows) == wanted
         if not scan.fresh_first:
             scan.seen(rows, now, full=full)
-        if sweeping:
-            # A costly sweep is not repeated soon.
-            scan.swept_at = started
-            scan.sweep_pause_s = min(self._settings.sweep_s, max(1.0, 50 * self.claim_s))
         scan.held_back = len(mine) < len(rows) and self._keep_out(rows) and full
         if mine:
             lease_s = self._settings.lease_s
@@ -261,7 +275,7 @@ class Claimer:
             }
             await self._plan(cursor.connection, "force_generic_plan" if partition else "force_custom_plan")
             try:
-                await cursor.execute(queries.claim_from(partition) if partition else queries.claim_due, facts)
+                await cursor.execute(queries.claim_due(partition), facts)
             except psycopg.errors.UndefinedTable:
                 if partition is None:
                     raise
@@ -306,4 +320,4 @@ class Claimer:
             emit("claims_taken_back", executions=count)
         self._last_claim = unanswered[-1]
         self._unanswered = None
-        self.sweep_now()
+        self.look_at_everything()

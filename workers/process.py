@@ -9,6 +9,7 @@ import random
 import signal
 import socket
 import time
+from datetime import datetime
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
@@ -26,10 +27,11 @@ from workers.listener import Listener
 from workers.loop import Link, Loop
 from workers.notify_socket import notify, watchdog_pause_s
 from workers.planner import Planner
-from workers.registry import Task, load
+from workers.registry import Pool, Task, load
 from workers.reporter import Reporter
 from workers.runner import GIVE_UP_S, Runner
 from workers.slots import Slots
+from workers.sweeper import Sweeper
 
 GATHER_S = 0.002
 """How long freed places are gathered before the next claim, so that claims of one row each stay rare."""
@@ -164,6 +166,7 @@ class Worker:
             "claims": Link("claims", url, hasty, prepares=True),
             "reports": Link("reports", url, HOT_SETTINGS | patient, prepares=True),
             "listener": Link("listener", settings.listen_database_url or url),
+            "sweeper": Link("sweeper", url, HOT_SETTINGS, prepares=True),
             "planner": Link("planner", url, hasty, prepares=True),
             "janitor": Link("janitor", url, patient),
             "tasks": Link("tasks", url),
@@ -182,6 +185,7 @@ class Worker:
             self._on_room,
         )
         self.claimer = Claimer(settings, self.clock, links["claims"], self.slots, self.worker_id, self.runner.take)
+        self.sweeper = Sweeper(settings, self.clock, links["sweeper"], self.slots, self._on_overlooked)
         self.planner = Planner(settings, self.clock, links["planner"], self._on_planned)
         self.janitor = Janitor(settings, links["janitor"], self.worker_id, self.runner.claims, self._on_recovered)
         self.listener = Listener(
@@ -209,6 +213,7 @@ class Worker:
             "claims": self.claimer.tick,
             "reports": self.reporter.tick,
             "listener": self.listener.tick,
+            "sweeper": self.sweeper.tick,
             "planner": self.planner.tick,
             "janitor": self.janitor.tick,
             "tasks": self.endpoints.tick,
@@ -229,9 +234,13 @@ class Worker:
 
     def _on_due(self, due_at: float | None) -> None:
         if due_at is None:
-            self.claimer.sweep_now()
+            self.claimer.look_at_everything()
         else:
-            self.claimer.lower_floor(due_at)
+            self.claimer.lower_floors(due_at)
+        self.loops["claims"].wake()
+
+    def _on_overlooked(self, pool: Pool, priority: int, due_at: datetime) -> None:
+        self.claimer.lower_floor(pool, priority, due_at)
         self.loops["claims"].wake()
 
     def _on_plan(self) -> None:
@@ -239,14 +248,14 @@ class Worker:
 
     def _on_planned(self, earliest: float) -> None:
         if earliest < self.clock.now() + self.settings.claim_ahead_s:
-            self.claimer.lower_floor(earliest)
+            self.claimer.lower_floors(earliest)
             self.loops["claims"].wake()
 
     def _on_recovered(self) -> None:
         self.loops["claims"].wake()
 
     def _on_listening(self) -> None:
-        self.claimer.sweep_now()
+        self.claimer.look_at_everything()
         self.loops["claims"].wake()
 
     def _on_tasks_changed(self) -> None:
@@ -258,7 +267,7 @@ class Worker:
         kept = {key: task for key, task in places.tasks.items() if task.isolable}
         places.know(kept | {key: task for key, task in endpoints.items() if self._serves(task)})
         self.task_keys = [key for places in self.slots for key in places.task_keys]
-        self.claimer.sweep_now()
+        self.claimer.look_at_everything()
         self.loops["claims"].wake()
         return self.task_keys
 
@@ -357,7 +366,7 @@ class Worker:
         await self._until_reported(10.0)
         for each in self.loops.values():
             each.stop()
-        for name in ("listener", "planner", "janitor", "tasks"):
+        for name in ("listener", "sweeper", "planner", "janitor", "tasks"):
             self._running[name].cancel()
         self._minder.cancel()
         await asyncio.gather(*self._running.values(), self._minder, return_exceptions=True)

@@ -1,9 +1,8 @@
-"""The statements in sql/*.sql by name: `queries.claim_due`. A file's name is the query's name."""
+"""The statements in sql/*.sql by name: `queries.complete`. A file's name is the query's name."""
 
 from __future__ import annotations
 
 import functools
-import re
 from pathlib import Path
 
 FOLDER = Path(__file__).parent / "sql"
@@ -13,9 +12,9 @@ def _read(name: str) -> str:
     return (FOLDER / f"{name}.sql").read_text()
 
 
-claim_due = _read("claim_due")
 read_jobs = _read("read_jobs")
 pending_partitions = _read("pending_partitions")
+overlooked = _read("overlooked")
 held_tasks = _read("held_tasks")
 admit = _read("admit")
 complete = _read("complete")
@@ -52,13 +51,13 @@ break_schedule = _read("break_schedule")
 
 
 @functools.lru_cache(maxsize=100)
-def claim_from(partition: str) -> str:
-    """`claim_due` from one partition of pending_executions.
+def claim_due(partition: str | None = None) -> str:
+    """The claim from one partition of pending_executions, or from all of them at once.
 
-    Its plan may be kept: there is one way to each row, the index into the partition and then the row's place, so it
-    does not depend on how full the partition was when the plan was made.
+    Of one, the plan may be kept: there is one way to each row, the index into the partition and then the row's place,
+    so it does not depend on how full the partition was when the plan was made. Of all, bounds that can be seen while
+    planning leave out the other hours.
     """
-    claim, pruned = re.subn(r"\n *and p\.due_at .*-- which leaves out other partitions", "", claim_due)
-    claim, read = re.subn(r"pgtick\.pending_executions p\b", f"pgtick.{partition} p", claim)
-    assert (pruned, read) == (1, 2)
-    return claim
+    bounds = " and p.due_at >= %(floor)s::timestamptz and p.due_at < %(until)s::timestamptz"
+    claim = _read("claim_due").replace("{pending}", f"pgtick.{partition or 'pending_executions'}")
+    return claim.replace("{within_bounds}", "" if partition else bounds)

@@ -78,7 +78,9 @@ def test_health_shows_each_loop(fleet: Fleet, systemd: Systemd) -> None:
     worker = start(fleet, systemd)
     health = worker.health()
     assert (health["status"], health["ok"], health["problem"]) == (200, True, None)
-    assert set(health["loops"]) == {"claims", "reports", "listener", "planner", "janitor", "tasks", "leases"}
+    assert set(health["loops"]) == {
+        "claims", "reports", "listener", "sweeper", "planner", "janitor", "tasks", "leases",
+    }  # fmt: skip
     assert all(loop["ok"] for loop in health["loops"].values())
 
 

@@ -118,7 +118,7 @@ def test_work_by_hand_on_the_tables_harms_nobody_else(fleet: Fleet) -> None:
 
 
 def test_a_due_row_put_in_or_moved_by_hand_runs(fleet: Fleet) -> None:
-    fleet.start()
+    fleet.start(sweep_s=0.2)
     job = fleet.post("quick", fleet.value("select to_char(now() + interval '30 min', 'YYYY-MM-DD\"T\"HH24:MI:SSTZH')"))
     with connect(fleet.dsn) as person, person.transaction():
         person.execute("select from pgtick.pending_executions for update")
@@ -126,4 +126,5 @@ def test_a_due_row_put_in_or_moved_by_hand_runs(fleet: Fleet) -> None:
     fleet.connection.execute(
         "update pgtick.pending_executions set due_at = now() - interval '1 h' where job_id = %s", [job]
     )
-    fleet.until(job, "COMPLETED")
+    moved_at = fleet.value("select clock_timestamp()")
+    assert fleet.until(job, "COMPLETED")["started_at"] - moved_at < timedelta(seconds=2)

@@ -1,4 +1,5 @@
 -- Takes up to n executions that come due before `until`, of tasks this worker knows, and puts them among the running.
+-- `queries.claim_due` says what {pending} and {within_bounds} stand for.
 with
 -- The first n by priority (1 first), then time; rows that another worker is just taking are skipped.
 due as materialized (
@@ -6,7 +7,7 @@ due as materialized (
     from unnest(array[1, 2, 3, 4]::smallint[], %(floors)s::timestamptz[]) as lane (priority, floor)
     cross join lateral (
         select p.ctid as tid, p.tableoid as part
-        from pgtick.pending_executions p
+        from {pending} p
         where p.priority = lane.priority and p.due_at >= lane.floor and p.due_at >= %(floor)s::timestamptz and p.due_at < %(until)s::timestamptz and p.task_key = any (%(task_keys)s::int4[])
         order by p.due_at
         limit %(n)s
@@ -15,10 +16,9 @@ due as materialized (
     limit %(n)s
 ),
 gone as (
-    delete from pgtick.pending_executions p
+    delete from {pending} p
     using due
-    where p.tableoid = due.part and p.ctid = due.tid
-      and p.due_at >= %(floor)s::timestamptz and p.due_at < %(until)s::timestamptz -- which leaves out other partitions
+    where p.tableoid = due.part and p.ctid = due.tid{within_bounds}
     returning p.*, %(first_claim)s + due.place as claim_id
 ),
 -- Executions of jobs whose runs may overlap. What a limit let in has its own priority again, to be held when it comes back.

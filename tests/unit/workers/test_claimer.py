@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
-from workers.claimer import BEGINNING, FLOOR_MARGIN_S, NEVER, Scan, looks_at, partition_of
+from workers.claimer import BEGINNING, NEAR_MARGIN_S, NEVER, Scan, looks_at, partition_of
 from workers.execution import DUE_AT, PRIORITY
 
 NOW = 1_800_000_000.0
@@ -18,7 +18,7 @@ def row(due_at: float, priority: int = 2) -> list[Any]:
 
 
 def at(seconds: float) -> datetime:
-    return datetime.fromtimestamp(seconds - FLOOR_MARGIN_S, UTC)
+    return datetime.fromtimestamp(seconds - NEAR_MARGIN_S, UTC)
 
 
 def test_the_floor_follows_what_was_claimed() -> None:
@@ -50,6 +50,18 @@ def test_an_earlier_due_time_lowers_every_floor() -> None:
     scan.seen([], NOW, full=False)
     scan.lower(datetime.fromtimestamp(NOW - 3600, UTC))
     assert set(scan.floors) == {datetime.fromtimestamp(NOW - 3600, UTC)}
+
+
+def test_a_time_told_of_while_a_claim_is_under_way_is_not_forgotten() -> None:
+    scan = Scan()
+    scan.begin()
+    earlier = datetime.fromtimestamp(NOW - 3600, UTC)
+    scan.lower(earlier, [2])
+    scan.seen([], NOW, full=False)
+    assert scan.floors == [at(NOW), earlier, at(NOW), at(NOW)]
+    assert scan.begin() == scan.floors
+    scan.seen([], NOW, full=False)
+    assert scan.floors == [at(NOW)] * 4
 
 
 def test_a_full_claim_of_old_rows_is_a_backlog() -> None:
