@@ -56,6 +56,7 @@ class Janitor:
             self.recover,
             self.take_back,
             self.settle,
+            self.free,
             self.operate,
             self.retire,
             self._guards.look,
@@ -115,6 +116,13 @@ class Janitor:
         """Sees to executions that wait for a run whose worker died before it could say that it was over."""
         connection = await self._link.connection()
         await connection.execute(queries.settle_waiting, {"job_ids": None})
+
+    async def free(self) -> None:
+        """Lets go what came in for a task while its limits were being lifted."""
+        connection = await self._link.connection()
+        cursor = await connection.execute("select pgtick.free_unlimited()")
+        if (await cursor.fetchone() or [0])[0]:
+            self._wake_claimer()
 
     async def operate(self) -> None:
         """Goes on with what was asked for many executions, a few batches at a time."""

@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import queue
 import signal
 import sys
 import threading
@@ -41,6 +42,29 @@ BURIAL_S = 30.0
 """A keeper whose worker has died tries for so long to say so."""
 
 
+class Answers:
+    """Writes answers to the worker. While it does not read, because a task holds it, only the newest waits.
+
+    Each repeats all that still counts, so none is missed. Renewing never waits for the worker: its pipe holds a few
+    rounds of a thousand claims.
+    """
+
+    def __init__(self) -> None:
+        self._newest: queue.Queue[dict[str, Any]] = queue.Queue(maxsize=1)
+        threading.Thread(target=self._write, daemon=True).start()
+
+    def give(self, answer: dict[str, Any]) -> None:
+        with contextlib.suppress(queue.Empty):
+            self._newest.get_nowait()
+        self._newest.put(answer)
+
+    def _write(self) -> None:
+        with contextlib.suppress(OSError):  # the worker has just ended
+            while True:
+                sys.stdout.write(json.dumps(self._newest.get()) + "\n")
+                sys.stdout.flush()
+
+
 class Keeper:
     """Rounds, each `renew_s` after the one before; sooner after a failure, or when the worker has something to say."""
 
@@ -51,6 +75,7 @@ class Keeper:
         self._told = threading.Event()
         self._over = False
         self._busy = threading.Lock()
+        self._answers = Answers()
         self._connection: psycopg.Connection[Any] | None = None
 
     def run(self) -> None:
@@ -64,7 +89,7 @@ class Keeper:
                 answer = self._round()
                 if "problem" in answer:
                     pause = min(1.0, pause / 4)
-                tell(answer)
+                self._answers.give(answer)
             self._told.wait(max(0.0, started + pause - time.monotonic()))
         self._round()  # the last word: STOPPED
         os._exit(0)
@@ -152,12 +177,6 @@ def is_stopped(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] in ("T", "t")
     except (OSError, IndexError):
         return False
-
-
-def tell(facts: dict[str, Any]) -> None:
-    with contextlib.suppress(OSError):  # the worker has just ended
-        sys.stdout.write(json.dumps(facts) + "\n")
-        sys.stdout.flush()
 
 
 def main() -> None:

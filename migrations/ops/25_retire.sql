@@ -139,6 +139,26 @@ begin
 end $$;
 comment on function pgtick.claim_past is 'Claims the oldest detached partition that nobody works on, and lets the caller read it. Returns its name, or null.';
 
+create or replace function pgtick.forget_keys(before timestamptz) returns bigint
+language plpgsql security definer
+set search_path = pg_catalog, pg_temp
+as $$
+declare
+    forgotten bigint;
+begin
+    delete from pgtick.idempotency_keys k
+    where k.created_at < before
+      and not exists (
+          -- Not only jobs are made once: an operation has a number.
+          select from jsonb_array_elements_text(k.response -> 'job_ids') as made (id)
+          join pgtick.jobs j on j.job_id = case when made.id like '________-____-____-____-____________' then made.id::uuid end
+      );
+    get diagnostics forgotten = row_count;
+    return forgotten;
+end $$;
+comment on function pgtick.forget_keys is
+    'Deletes idempotency keys from before that time whose jobs are no longer there: what comes with one again makes a new job. Returns how many.';
+
 create or replace function pgtick.drop_past(past text, expected_rows bigint) returns boolean
 language plpgsql security definer
 set search_path = pg_catalog, pg_temp
@@ -146,8 +166,9 @@ set lock_timeout = '2s'
 as $$
 declare
     found_rows bigint;
+    old pgtick.archives;
 begin
-    perform from pgtick.archives a where a.name = past and a.dropped_at is null for update;
+    select * into old from pgtick.archives a where a.name = past and a.dropped_at is null for update;
     if not found then
         return false;
     end if;
@@ -159,6 +180,9 @@ begin
             end if;
         end if;
         execute format('drop table pgtick.%I', past);
+    end if;
+    if old.parent = 'jobs' then
+        perform pgtick.forget_keys(old.until_at);
     end if;
     update pgtick.archives a set dropped_at = now(), claimed_until = null where a.name = past;
     return true;

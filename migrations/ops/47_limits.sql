@@ -171,7 +171,11 @@ begin
         if task.rate_per_s is not null and to_regclass(format('pgtick.rate_of_task_%s', task.task_key)) is null then
             execute format('create sequence if not exists pgtick.%I', format('rate_of_task_%s', task.task_key));
         end if;
+        -- What runs first: it may be among what waits a moment later.
         if task.limited then
+            update pgtick.running_executions r
+            set priority = r.priority + 4
+            where r.task_key = task.task_key and r.priority <= 4;
             update pgtick.pending_executions p
             set priority = p.priority + 4 * sign(p.priority)
             where p.task_key = task.task_key and abs(p.priority) <= 4 and p.limit_key is null;
@@ -181,9 +185,12 @@ begin
             end if;
             update pgtick.schedules s set priority = s.priority + 4 where s.task_key = task.task_key and s.priority <= 4;
         else
+            update pgtick.running_executions r
+            set priority = r.priority - 4, limit_key = null
+            where r.task_key = task.task_key and r.priority > 4;
             update pgtick.pending_executions p
-            set priority = p.priority - 4, limit_key = null
-            where p.task_key = task.task_key and p.priority > 4;
+            set priority = ((abs(p.priority) - 1) % 4 + 1) * sign(p.priority), limit_key = null
+            where p.task_key = task.task_key and (abs(p.priority) > 4 or p.limit_key is not null);
             get diagnostics moved = row_count;
             update pgtick.schedules s set priority = s.priority - 4 where s.task_key = task.task_key and s.priority > 4;
         end if;
@@ -192,3 +199,26 @@ begin
     return total;
 end $$;
 comment on function pgtick.apply_limits is 'Brings what waits for tasks in line with whether they have limits; `rekeyed` are those whose concurrency_key is another one now.';
+
+create or replace function pgtick.free_unlimited() returns integer
+language plpgsql
+security definer
+set search_path = pg_catalog, pg_temp
+as $$
+declare
+    unlimited integer[];
+begin
+    with recursive
+    -- Each task that something is held back for: one look at the index each.
+    held (task_key) as (
+        (select p.task_key from pgtick.pending_executions p where p.priority > 4 order by p.task_key limit 1)
+        union all
+        select (select p.task_key from pgtick.pending_executions p where p.priority > 4 and p.task_key > h.task_key order by p.task_key limit 1)
+        from held h
+        where h.task_key is not null
+    )
+    select array_agg(t.task_key) into unlimited from held h join pgtick.tasks t using (task_key) where t.priority <= 4;
+    return case when unlimited is null then 0 else pgtick.apply_limits(unlimited) end;
+end $$;
+comment on function pgtick.free_unlimited is
+    'Lets go what is held back for tasks without limits: it came in while their limits were being lifted. Returns how many executions. For workers.';

@@ -16,6 +16,7 @@ from uuid import uuid4
 
 import psycopg
 import pytest
+from psycopg.types.json import Jsonb
 
 from app.archive import Archive, ArchiveError, Archivist, Manifest, file_of
 from app.settings import Settings
@@ -351,6 +352,22 @@ def test_new_jobs_and_edits_go_on_while_and_after_days_are_retired(connection: C
     connection.execute("select pgtick.pause_job(%s)", [standing])
     connection.execute("select pgtick.ensure_partitions()")
     assert connection.execute("select pgtick.cancel_job(%s) is not null", [standing]).fetchone() == (True,)
+
+
+@pytest.mark.usefixtures("old_days")
+def test_idempotency_keys_go_with_their_jobs(connection: Connection, settings: Settings) -> None:
+    over, standing, young = old_job(connection, 38), old_job(connection, 38, "0 0 * * *"), old_job(connection, 3)
+    stand(connection, standing)
+    made = {"over": [over], "one stands": [over, standing], "young": [young], "an operation": ["17"]}
+    for key, ids in made.items():
+        connection.execute(
+            "insert into pgtick.idempotency_keys (user_id, key, body_hash, response, created_at)"
+            " values ('u', %s, '', %s, now() - %s * interval '1 day')",
+            [key, Jsonb({"job_ids": ids}), 3 if key == "young" else 38],
+        )
+    run(connection, settings)
+    left = connection.execute("select key from pgtick.idempotency_keys order by key").fetchall()
+    assert left == [("one stands",), ("young",)]
 
 
 def test_the_last_day_is_never_retired(connection: Connection) -> None:

@@ -87,6 +87,23 @@ def test_a_minute_of_holding_the_interpreter_for_5_s_at_a_time_costs_no_lease_of
     assert not holding.says("report_refused")
 
 
+@pytest.mark.slow
+def test_a_thousand_leases_are_kept_while_the_worker_reads_nothing(fleet: Fleet) -> None:
+    """What the keeper has to say of a thousand claims fills its pipe to the worker within a few rounds."""
+    holding = fleet.start(lease_s=2, renew_s=0.25)
+    fleet.value(
+        "select count(pgtick.create_job('nap', parameters => '{\"seconds\": 9}')) from generate_series(1, 990) as n"
+    )
+    fleet.eventually("select count(*) = 990 from pgtick.running_executions")
+    held = fleet.post("hold_loop", parameters={"seconds": 8, "stretch": 8})
+    fleet.until_started(held)
+    watching = fleet.start(lease_s=2, renew_s=0.25)
+    fleet.eventually("select count(*) = 991 from pgtick.finished_executions", timeout=40)
+    assert fleet.value("select sum(losses) from pgtick.finished_executions") == 0
+    assert not watching.says("leases_recovered")
+    assert not holding.says("lease_lost")
+
+
 def test_a_task_that_holds_the_interpreter_keeps_its_lease_during_a_drain(fleet: Fleet) -> None:
     holding = fleet.start(lease_s=3, renew_s=1, drain_s=30)
     job = fleet.post("hold_interpreter", parameters={"seconds": 6, "stretch": 1.5})

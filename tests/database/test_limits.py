@@ -1,0 +1,83 @@
+"""What waits and runs while the limits of its task are set and lifted."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import psycopg
+import pytest
+
+from tests.support.working import Bench
+from workers.execution import Failed
+from workers.registry import Task
+
+Connection = psycopg.Connection[Any]
+
+LIMIT = "update pgtick.tasks set max_concurrent = 1, priority = priority + 4; select pgtick.apply_limits('{1}')"
+LIFT = "update pgtick.tasks set max_concurrent = null, priority = priority - 4; select pgtick.apply_limits('{1}')"
+HELD = """
+    select (select count(*) from pgtick.pending_executions where abs(priority) > 4 or limit_key is not null)
+         + (select count(*) from pgtick.running_executions where priority > 4 or limit_key is not null)
+         + (select count(*) from pgtick.schedules where priority > 4)
+"""
+
+
+async def noop() -> None: ...
+
+
+@pytest.fixture
+def bench(dsn: str, connection: Connection) -> Bench:
+    connection.execute("insert into pgtick.tasks (task_id, target) values ('noop', 'x')")
+    row = connection.execute("select extract(epoch from now())::float8").fetchone()
+    assert row is not None
+    return Bench(dsn, {1: Task(task_id="noop", function=noop, pool="async", module=__name__)}, row[0])
+
+
+def put(connection: Connection, priority: int, limit_key: str | None = None, task_key: int = 1) -> None:
+    connection.execute(
+        "insert into pgtick.pending_executions (job_id, scheduled_at, due_at, user_id, task_key, priority, limit_key)"
+        " select pgtick.uuid7(), now(), now(), 'default', %s, %s, %s",
+        [task_key, priority, limit_key],
+    )
+
+
+def value(connection: Connection, query: str) -> Any:
+    row = connection.execute(query).fetchone()
+    return row and row[0]
+
+
+def test_of_a_limit_that_is_lifted_nothing_is_left(connection: Connection, bench: Bench) -> None:
+    connection.execute(LIMIT)
+    put(connection, 2, limit_key="")
+    (running,) = bench.claim()
+    put(connection, 6)  # held back
+    put(connection, -6)  # waits for the run before it
+    put(connection, 2, limit_key="")  # let in
+    connection.execute("select pgtick.create_job('noop', '* * * * *')")
+    assert value(connection, HELD) == 5
+    connection.execute(LIFT)
+    assert value(connection, HELD) == 0
+    bench.report((running, Failed("once")))
+    assert value(connection, HELD) == 0
+    assert value(connection, "select count(*) from pgtick.pending_executions where priority = 2") == 3
+    assert len(bench.claim()) == 2, "all but the retry and the one that waits for a run"
+
+
+def test_what_comes_in_while_a_limit_is_lifted_is_let_go_by_the_janitor(connection: Connection) -> None:
+    connection.execute("insert into pgtick.tasks (task_id, target) values ('free', 'x'), ('limited', 'x')")
+    connection.execute("update pgtick.tasks set max_concurrent = 1, priority = 6 where task_id = 'limited'")
+    put(connection, 7)
+    for _ in range(2):
+        put(connection, 6, task_key=2)
+    assert value(connection, "select pgtick.free_unlimited()") == 1
+    found = connection.execute("select task_key, priority from pgtick.pending_executions order by 1, 2").fetchall()
+    assert found == [(1, 3), (2, 6), (2, 6)]
+    assert value(connection, "select pgtick.free_unlimited()") == 0
+
+
+def test_a_limit_holds_for_what_runs_already_from_its_retry_on(connection: Connection, bench: Bench) -> None:
+    put(connection, 2)
+    (running,) = bench.claim()
+    connection.execute(LIMIT)
+    bench.report((running, Failed("once")))
+    assert connection.execute("select priority, limit_key from pgtick.pending_executions").fetchall() == [(6, None)]
