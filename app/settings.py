@@ -140,7 +140,9 @@ class Settings:
         ]
         if self.renew_s > self.lease_s / 2:
             faults.append("PGTICK_RENEW_S: must be at most half of PGTICK_LEASE_S, or one slow renewal loses the lease")
-        elif self.unhealthy_s < max(5.0, 2 * self.renew_s):
+        if self.renew_s > 20:
+            faults.append("PGTICK_RENEW_S: must be at most 20, or workers that live look silent")
+        if self.unhealthy_s < max(5.0, 2 * self.renew_s):
             faults.append("PGTICK_UNHEALTHY_S: must be at least 5 and twice PGTICK_RENEW_S, or healthy loops look ill")
         if self.poll_s > 1:
             faults.append("PGTICK_POLL_S: must be at most 1, or executions start later than 2 s without a wake-up")

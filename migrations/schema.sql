@@ -165,7 +165,11 @@ begin
         if task.rate_per_s is not null and to_regclass(format('pgtick.rate_of_task_%s', task.task_key)) is null then
             execute format('create sequence if not exists pgtick.%I', format('rate_of_task_%s', task.task_key));
         end if;
+        -- What runs first: it may be among what waits a moment later.
         if task.limited then
+            update pgtick.running_executions r
+            set priority = r.priority + 4
+            where r.task_key = task.task_key and r.priority <= 4;
             update pgtick.pending_executions p
             set priority = p.priority + 4 * sign(p.priority)
             where p.task_key = task.task_key and abs(p.priority) <= 4 and p.limit_key is null;
@@ -175,9 +179,12 @@ begin
             end if;
             update pgtick.schedules s set priority = s.priority + 4 where s.task_key = task.task_key and s.priority <= 4;
         else
+            update pgtick.running_executions r
+            set priority = r.priority - 4, limit_key = null
+            where r.task_key = task.task_key and r.priority > 4;
             update pgtick.pending_executions p
-            set priority = p.priority - 4, limit_key = null
-            where p.task_key = task.task_key and p.priority > 4;
+            set priority = ((abs(p.priority) - 1) % 4 + 1) * sign(p.priority), limit_key = null
+            where p.task_key = task.task_key and (abs(p.priority) > 4 or p.limit_key is not null);
             get diagnostics moved = row_count;
             update pgtick.schedules s set priority = s.priority - 4 where s.task_key = task.task_key and s.priority > 4;
         end if;
@@ -599,8 +606,9 @@ CREATE FUNCTION pgtick.drop_past(past text, expected_rows bigint) RETURNS boolea
     AS $$
 declare
     found_rows bigint;
+    old pgtick.archives;
 begin
-    perform from pgtick.archives a where a.name = past and a.dropped_at is null for update;
+    select * into old from pgtick.archives a where a.name = past and a.dropped_at is null for update;
     if not found then
         return false;
     end if;
@@ -612,6 +620,9 @@ begin
             end if;
         end if;
         execute format('drop table pgtick.%I', past);
+    end if;
+    if old.parent = 'jobs' then
+        perform pgtick.forget_keys(old.until_at);
     end if;
     update pgtick.archives a set dropped_at = now(), claimed_until = null where a.name = past;
     return true;
@@ -834,13 +845,13 @@ begin
            string_agg(distinct array_to_string(w.queues, ', '), ', ') filter (where w.state = 'RUNNING' and w.queues is not null)
     into live, knowing, draining, places, taken, served
     from pgtick.workers w
-    where w.state in ('RUNNING', 'DRAINING') and w.last_seen_at > clock_timestamp() - interval '1 minute';
+    where w.state in ('RUNNING', 'DRAINING') and pgtick.is_live(w.last_seen_at);
     if live = 0 and draining = 0 then
         return format('No worker is alive: it has been due for %s; start a worker.', pgtick.in_words(late));
     elsif knowing = 0 and draining > 0 then
         return format('All workers that know task %s are draining: it has been due for %s; start a worker.', task.task_id, pgtick.in_words(late));
     elsif knowing = 0 and not exists (select from pgtick.workers w
-            where w.state = 'RUNNING' and w.last_seen_at > clock_timestamp() - interval '1 minute' and (w.queues is null or task.queue = any (w.queues))) then
+            where w.state = 'RUNNING' and pgtick.is_live(w.last_seen_at) and (w.queues is null or task.queue = any (w.queues))) then
         return format('No live worker serves queue %s of task %s: they serve %s; add it to a worker''s PGTICK_QUEUES.', task.queue, task.task_id, served);
     elsif knowing = 0 then
         return format('No live worker knows task %s: start one whose PGTICK_TASKS names its module.', coalesce(task.task_id, '#' || p.task_key));
@@ -918,13 +929,55 @@ begin
     return made;
 end $$;
 
+CREATE FUNCTION pgtick.forget_keys(before timestamp with time zone) RETURNS bigint
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+declare
+    forgotten bigint;
+begin
+    delete from pgtick.idempotency_keys k
+    where k.created_at < before
+      and not exists (
+          -- Not only jobs are made once: an operation has a number.
+          select from jsonb_array_elements_text(k.response -> 'job_ids') as made (id)
+          join pgtick.jobs j on j.job_id = case when made.id like '________-____-____-____-____________' then made.id::uuid end
+      );
+    get diagnostics forgotten = row_count;
+    return forgotten;
+end $$;
+
+COMMENT ON FUNCTION pgtick.forget_keys(before timestamp with time zone) IS 'Deletes idempotency keys from before that time whose jobs are no longer there: what comes with one again makes a new job. Returns how many.';
+
+CREATE FUNCTION pgtick.free_unlimited() RETURNS integer
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+declare
+    unlimited integer[];
+begin
+    with recursive
+    -- Each task that something is held back for: one look at the index each.
+    held (task_key) as (
+        (select p.task_key from pgtick.pending_executions p where p.priority > 4 order by p.task_key limit 1)
+        union all
+        select (select p.task_key from pgtick.pending_executions p where p.priority > 4 and p.task_key > h.task_key order by p.task_key limit 1)
+        from held h
+        where h.task_key is not null
+    )
+    select array_agg(t.task_key) into unlimited from held h join pgtick.tasks t using (task_key) where t.priority <= 4;
+    return case when unlimited is null then 0 else pgtick.apply_limits(unlimited) end;
+end $$;
+
+COMMENT ON FUNCTION pgtick.free_unlimited() IS 'Lets go what is held back for tasks without limits: it came in while their limits were being lifted. Returns how many executions. For workers.';
+
 CREATE FUNCTION pgtick.grant_roles() RETURNS text[]
     LANGUAGE plpgsql
     SET search_path TO 'pg_catalog', 'pg_temp'
     AS $$
 declare
     -- Functions that only look.
-    looking constant text[] := array['execution_id', 'explain', 'in_words', 'lateness_bounds', 'lateness_quantile', 'next_runs', 'uuid7_floor', 'uuid7_time'];
+    looking constant text[] := array['execution_id', 'explain', 'in_words', 'is_live', 'lateness_bounds', 'lateness_quantile', 'next_runs', 'uuid7_floor', 'uuid7_time'];
     -- What people on call do, all that leaves an audit entry. It runs as its owner: they have no rights on the tables.
     acting constant text[] := array['create_job', 'cancel_execution', 'reschedule', 'ensure_partitions'] || array(
         select p.proname::text from pg_proc p where p.pronamespace = 'pgtick'::regnamespace and p.prosrc like '%pgtick.audit(%' and p.proname <> 'grant_roles');
@@ -1084,6 +1137,12 @@ begin
 end $$;
 
 COMMENT ON FUNCTION pgtick.instant_of(local timestamp without time zone, timezone text) IS 'The instant at which clocks of a zone show a time: one that they show twice is the first, one that they jump over is the jump.';
+
+CREATE FUNCTION pgtick.is_live(last_seen_at timestamp with time zone) RETURNS boolean
+    LANGUAGE sql STABLE PARALLEL SAFE
+    RETURN (last_seen_at > (now() - '00:01:00'::interval));
+
+COMMENT ON FUNCTION pgtick.is_live(last_seen_at timestamp with time zone) IS 'Whether a worker that was seen then counts as alive: they say so every PGTICK_RENEW_S.';
 
 CREATE TABLE pgtick.jobs (
     job_id uuid NOT NULL,
@@ -2391,9 +2450,9 @@ CREATE VIEW pgtick.late AS
     pgtick.execution_id(p.scheduled_at, p.job_id) AS execution_id
    FROM (pgtick.pending_executions p
      LEFT JOIN pgtick.tasks t USING (task_key))
-  WHERE (p.due_at < (now() - '00:00:02'::interval));
+  WHERE ((p.due_at < (now() - '00:00:02'::interval)) AND ((p.priority >= 1) AND (p.priority <= 4)));
 
-COMMENT ON VIEW pgtick.late IS 'Due more than 2 s ago and not started. Why? select pgtick.explain(execution_id).';
+COMMENT ON VIEW pgtick.late IS 'Due more than 2 s ago and not started, although neither a limit of its task nor a run of its own job holds it back. Why? select pgtick.explain(execution_id).';
 
 CREATE VIEW pgtick.lateness AS
  SELECT minute,
@@ -2470,8 +2529,8 @@ CREATE VIEW pgtick.overview AS
     ( SELECT count(*) AS count
            FROM pgtick.findings) AS findings
    FROM ((((((( SELECT count(*) AS waiting,
-            count(*) FILTER (WHERE (pending_executions.due_at < (now() - '00:00:02'::interval))) AS late,
-            (now() - min(pending_executions.due_at) FILTER (WHERE (pending_executions.due_at < (now() - '00:00:02'::interval)))) AS oldest_late
+            count(*) FILTER (WHERE ((pending_executions.due_at < (now() - '00:00:02'::interval)) AND ((pending_executions.priority >= 1) AND (pending_executions.priority <= 4)))) AS late,
+            (now() - min(pending_executions.due_at) FILTER (WHERE ((pending_executions.due_at < (now() - '00:00:02'::interval)) AND ((pending_executions.priority >= 1) AND (pending_executions.priority <= 4))))) AS oldest_late
            FROM pgtick.pending_executions
           WHERE (pending_executions.due_at <= now())) due
      CROSS JOIN ( SELECT count(*) AS running
@@ -2496,7 +2555,7 @@ CREATE VIEW pgtick.overview AS
      CROSS JOIN ( SELECT count(*) AS workers,
             COALESCE(sum(workers.capacity), (0)::bigint) AS capacity
            FROM pgtick.workers
-          WHERE ((workers.state = 'RUNNING'::text) AND (workers.last_seen_at > (now() - '00:01:00'::interval)))) alive)
+          WHERE ((workers.state = 'RUNNING'::text) AND pgtick.is_live(workers.last_seen_at))) alive)
      CROSS JOIN ( SELECT count(*) FILTER (WHERE ((schedules.expression IS NOT NULL) AND (schedules.paused_at IS NULL) AND (schedules.problem IS NULL))) AS recurring,
             count(*) FILTER (WHERE ((schedules.paused_at IS NOT NULL) AND (schedules.cancelled_at IS NULL))) AS paused,
             count(*) FILTER (WHERE (schedules.problem IS NOT NULL)) AS broken
@@ -2508,7 +2567,7 @@ COMMENT ON VIEW pgtick.overview IS 'One row that tells whether all is well; best
 
 COMMENT ON COLUMN pgtick.overview.waiting IS 'Executions that are due and not started.';
 
-COMMENT ON COLUMN pgtick.overview.late IS 'Those of them that have been due for more than 2 s.';
+COMMENT ON COLUMN pgtick.overview.late IS 'Those of them that have been due for more than 2 s, and that neither a limit of their task nor a run of their own job holds back.';
 
 COMMENT ON COLUMN pgtick.overview.starts_per_s IS 'In the last full minute, as far as workers have stored it.';
 
@@ -2550,11 +2609,11 @@ CREATE VIEW pgtick.queue_status AS
     round((COALESCE(sum(rate.started), (0)::numeric) / 60.0), 2) AS starts_per_s,
     ( SELECT count(*) AS count
            FROM pgtick.workers w
-          WHERE ((w.state = 'RUNNING'::text) AND (w.last_seen_at > (now() - '00:01:00'::interval)) AND (w.task_keys && array_agg(t.task_key)))) AS workers
+          WHERE ((w.state = 'RUNNING'::text) AND pgtick.is_live(w.last_seen_at) AND (w.task_keys && array_agg(t.task_key)))) AS workers
    FROM (((pgtick.tasks t
      LEFT JOIN ( SELECT pending_executions.task_key,
             count(*) AS depth,
-            count(*) FILTER (WHERE (pending_executions.due_at < (now() - '00:00:02'::interval))) AS late,
+            count(*) FILTER (WHERE ((pending_executions.due_at < (now() - '00:00:02'::interval)) AND ((pending_executions.priority >= 1) AND (pending_executions.priority <= 4)))) AS late,
             min(pending_executions.due_at) AS oldest
            FROM pgtick.pending_executions
           WHERE (pending_executions.due_at <= now())
@@ -2664,7 +2723,7 @@ CREATE VIEW pgtick.stuck AS
      LEFT JOIN pgtick.tasks t USING (task_key))
   WHERE ((p.due_at < (now() - '00:00:02'::interval)) AND (NOT (EXISTS ( SELECT
            FROM pgtick.workers w
-          WHERE ((w.state = 'RUNNING'::text) AND (w.last_seen_at > (now() - '00:01:00'::interval)) AND (p.task_key = ANY (w.task_keys)))))))
+          WHERE ((w.state = 'RUNNING'::text) AND pgtick.is_live(w.last_seen_at) AND (p.task_key = ANY (w.task_keys)))))))
   GROUP BY p.task_key, t.task_id
 UNION ALL
  SELECT 'lost lease'::text AS kind,
@@ -2732,7 +2791,7 @@ CREATE VIEW pgtick.worker_status AS
  SELECT worker_id,
     name,
         CASE
-            WHEN ((state = ANY (ARRAY['RUNNING'::text, 'DRAINING'::text])) AND (last_seen_at < (now() - '00:01:00'::interval))) THEN 'SILENT'::text
+            WHEN ((state = ANY (ARRAY['RUNNING'::text, 'DRAINING'::text])) AND (NOT pgtick.is_live(last_seen_at))) THEN 'SILENT'::text
             ELSE state
         END AS state,
     (now() - last_seen_at) AS seen_ago,

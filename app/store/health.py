@@ -8,12 +8,11 @@ from psycopg.rows import dict_row
 
 from app.store.pool import Connection
 
-ALIVE_S = 15
 MOST_FINDINGS = 100
 
 _WORKERS = """
 select count(*) from pgtick.workers
-where state in ('RUNNING', 'DRAINING') and last_seen_at > now() - %s * interval '1 second'
+where state in ('RUNNING', 'DRAINING') and pgtick.is_live(last_seen_at)
 """
 _FINDINGS = (
     "select kind, subject, sentence, found_at from pgtick.findings order by found_at desc, kind, subject limit %s"
@@ -22,11 +21,11 @@ _FINDINGS = (
 
 class Health(NamedTuple):
     workers: int
-    """Workers seen in the last 15 s."""
+    """Those that live: running or draining, and heard of in the last minute."""
     findings: list[dict[str, Any]]
 
 
 def read(connection: Connection) -> Health:
-    alive = connection.execute(_WORKERS, [ALIVE_S]).fetchone()
+    alive = connection.execute(_WORKERS).fetchone()
     findings = connection.cursor(row_factory=dict_row).execute(_FINDINGS, [MOST_FINDINGS]).fetchall()
     return Health(alive[0] if alive else 0, findings)

@@ -22,7 +22,7 @@ from pgtick.schedules
 WORKERS = """
 select count(*), coalesce(sum(capacity), 0), (select count(*) from pgtick.running_executions where due_at <= now())
 from pgtick.workers
-where state = 'RUNNING' and last_seen_at > now() - interval '1 minute'
+where state = 'RUNNING' and pgtick.is_live(last_seen_at)
 """
 
 RUNWAY = "select parent, extract(epoch from until_at - now())::float8 from pgtick.partition_windows"

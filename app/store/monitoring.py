@@ -45,8 +45,8 @@ _STATE = f"""
 select now() as at, due.waiting, due.late, recent.starts_per_s, hour.failed as failed_1h, recent.p50_ms, recent.p99_ms,
        (select count(*) from pgtick.running_executions where due_at <= now()) as running, alive.workers, alive.capacity
 from (
-    select count(*) as waiting, count(*) filter (where due_at < now() - interval '2 seconds') as late
-    from (select due_at from pgtick.pending_executions where due_at <= now() limit {MOST_COUNTED}) as counted
+    select count(*) as waiting, count(*) filter (where due_at < now() - interval '2 seconds' and priority between 1 and 4) as late
+    from (select due_at, priority from pgtick.pending_executions where due_at <= now() limit {MOST_COUNTED}) as counted
 ) as due
 cross join (
     select coalesce(sum(failed), 0)::bigint as failed
@@ -64,7 +64,7 @@ cross join (
 cross join (
     select count(*) as workers, coalesce(sum(capacity), 0)::bigint as capacity
     from pgtick.workers
-    where state = 'RUNNING' and last_seen_at > now() - interval '1 minute'
+    where state = 'RUNNING' and pgtick.is_live(last_seen_at)
 ) as alive
 """
 
@@ -72,7 +72,7 @@ cross join (
 _LATE = """
 select pgtick.execution_id(p.scheduled_at, p.job_id) as execution_id, p.job_id::text, t.task_id, p.user_id, p.due_at,
        now() - p.due_at as late_by, p.attempt
-from generate_series(1, 8) as level (priority)
+from generate_series(1, 4) as level (priority)
 cross join lateral (
     select * from pgtick.pending_executions e
     where e.priority = level.priority and e.due_at < now() - interval '2 seconds'

@@ -25,7 +25,7 @@ select task_id, kind, description, queue, (priority - 1) %% 4 + 1 as priority, m
        ) end as http,
        exists (
            select from pgtick.workers w
-           where w.state = 'RUNNING' and w.last_seen_at > now() - interval '15 seconds' and task_key = any (w.task_keys)
+           where w.state = 'RUNNING' and pgtick.is_live(w.last_seen_at) and task_key = any (w.task_keys)
        ) as served
 from pgtick.tasks t
 where %(task_id)s::text is null or task_id = %(task_id)s

@@ -5,6 +5,11 @@
 drop view if exists pgtick.overview, pgtick.late, pgtick.failing, pgtick.running, pgtick.stuck, pgtick.queue_status, pgtick.worker_status,
     pgtick.schedule_status, pgtick.lateness, pgtick.slo;
 
+create or replace function pgtick.is_live(last_seen_at timestamptz) returns boolean
+language sql stable parallel safe
+return last_seen_at > now() - interval '1 minute';
+comment on function pgtick.is_live is 'Whether a worker that was seen then counts as alive: they say so every PGTICK_RENEW_S.';
+
 create or replace function pgtick.lateness_bounds() returns integer[]
 language sql immutable parallel safe
 return array[1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000, 60000];
@@ -80,8 +85,8 @@ select p.job_id, p.scheduled_at, t.task_id, p.user_id, p.due_at, now() - p.due_a
        pgtick.execution_id(p.scheduled_at, p.job_id) as execution_id
 from pgtick.pending_executions p
 left join pgtick.tasks t using (task_key)
-where p.due_at < now() - interval '2 seconds';
-comment on view pgtick.late is 'Due more than 2 s ago and not started. Why? select pgtick.explain(execution_id).';
+where p.due_at < now() - interval '2 seconds' and p.priority between 1 and 4;
+comment on view pgtick.late is 'Due more than 2 s ago and not started, although neither a limit of its task nor a run of its own job holds it back. Why? select pgtick.explain(execution_id).';
 
 create view pgtick.failing as
 select t.task_id, s.started, s.failed, s.retried, round(s.failed::numeric / nullif(s.failed + s.completed, 0), 4) as failed_share,
@@ -111,7 +116,7 @@ select 'no worker' as kind, t.task_id, count(*) as executions, min(p.due_at) as 
 from pgtick.pending_executions p
 left join pgtick.tasks t using (task_key)
 where p.due_at < now() - interval '2 seconds'
-  and not exists (select from pgtick.workers w where w.state = 'RUNNING' and w.last_seen_at > now() - interval '1 minute' and p.task_key = any (w.task_keys))
+  and not exists (select from pgtick.workers w where w.state = 'RUNNING' and pgtick.is_live(w.last_seen_at) and p.task_key = any (w.task_keys))
 group by p.task_key, t.task_id
 union all
 select 'lost lease', t.task_id, count(*), min(r.lease_expires_at), (array_agg(r.job_id order by r.lease_expires_at))[1],
@@ -141,10 +146,11 @@ select t.queue, count(*) as tasks, coalesce(sum(waiting.depth), 0)::bigint as de
        min(waiting.oldest) as oldest_due_at, now() - min(waiting.oldest) as oldest_age, coalesce(sum(held.running), 0)::bigint as running,
        round(coalesce(sum(rate.started), 0) / 60.0, 2) as starts_per_s,
        (select count(*) from pgtick.workers w
-        where w.state = 'RUNNING' and w.last_seen_at > now() - interval '1 minute' and w.task_keys && array_agg(t.task_key)) as workers
+        where w.state = 'RUNNING' and pgtick.is_live(w.last_seen_at) and w.task_keys && array_agg(t.task_key)) as workers
 from pgtick.tasks t
 left join (
-    select task_key, count(*) as depth, count(*) filter (where due_at < now() - interval '2 seconds') as late, min(due_at) as oldest
+    select task_key, count(*) as depth, count(*) filter (where due_at < now() - interval '2 seconds' and priority between 1 and 4) as late,
+           min(due_at) as oldest
     from pgtick.pending_executions
     where due_at <= now()
     group by task_key
@@ -165,7 +171,7 @@ comment on column pgtick.queue_status.workers is 'Live workers that know a task 
 
 create view pgtick.worker_status as
 select w.worker_id, w.name,
-       case when w.state in ('RUNNING', 'DRAINING') and w.last_seen_at < now() - interval '1 minute' then 'SILENT' else w.state end as state,
+       case when w.state in ('RUNNING', 'DRAINING') and not pgtick.is_live(w.last_seen_at) then 'SILENT' else w.state end as state,
        now() - w.last_seen_at as seen_ago, w.running, w.capacity, now() - w.started_at as up_for,
        w.drain_requested_at, array(select t.task_id from pgtick.tasks t where t.task_key = any (w.task_keys) order by 1) as tasks, w.queues, w.version
 from pgtick.workers w
@@ -190,8 +196,8 @@ select now() as at, due.waiting, due.late, due.oldest_late, held.running, recent
        hour.retried as retried_1h, recent.p50_ms, recent.p99_ms, alive.workers, alive.capacity, standing.recurring, standing.paused, standing.broken,
        window_end.until_at as partitions_until, (select count(*) from pgtick.findings) as findings
 from (
-    select count(*) as waiting, count(*) filter (where due_at < now() - interval '2 seconds') as late,
-           now() - min(due_at) filter (where due_at < now() - interval '2 seconds') as oldest_late
+    select count(*) as waiting, count(*) filter (where due_at < now() - interval '2 seconds' and priority between 1 and 4) as late,
+           now() - min(due_at) filter (where due_at < now() - interval '2 seconds' and priority between 1 and 4) as oldest_late
     from pgtick.pending_executions
     where due_at <= now()
 ) as due
@@ -218,7 +224,7 @@ cross join (
 cross join (
     select count(*) as workers, coalesce(sum(capacity), 0)::bigint as capacity
     from pgtick.workers
-    where state = 'RUNNING' and last_seen_at > now() - interval '1 minute'
+    where state = 'RUNNING' and pgtick.is_live(last_seen_at)
 ) as alive
 cross join (
     select count(*) filter (where expression is not null and paused_at is null and problem is null) as recurring,
@@ -230,7 +236,7 @@ cross join (
 ) as window_end;
 comment on view pgtick.overview is 'One row that tells whether all is well; best read with \x.';
 comment on column pgtick.overview.waiting is 'Executions that are due and not started.';
-comment on column pgtick.overview.late is 'Those of them that have been due for more than 2 s.';
+comment on column pgtick.overview.late is 'Those of them that have been due for more than 2 s, and that neither a limit of their task nor a run of their own job holds back.';
 comment on column pgtick.overview.starts_per_s is 'In the last full minute, as far as workers have stored it.';
 comment on column pgtick.overview.p99_ms is 'Lateness of starts in the last five minutes, ms.';
 comment on column pgtick.overview.partitions_until is 'No partitions have been made beyond this time; the janitor keeps it PGTICK_RUNWAY_HOURS ahead.';

@@ -52,13 +52,13 @@ begin
            string_agg(distinct array_to_string(w.queues, ', '), ', ') filter (where w.state = 'RUNNING' and w.queues is not null)
     into live, knowing, draining, places, taken, served
     from pgtick.workers w
-    where w.state in ('RUNNING', 'DRAINING') and w.last_seen_at > clock_timestamp() - interval '1 minute';
+    where w.state in ('RUNNING', 'DRAINING') and pgtick.is_live(w.last_seen_at);
     if live = 0 and draining = 0 then
         return format('No worker is alive: it has been due for %s; start a worker.', pgtick.in_words(late));
     elsif knowing = 0 and draining > 0 then
         return format('All workers that know task %s are draining: it has been due for %s; start a worker.', task.task_id, pgtick.in_words(late));
     elsif knowing = 0 and not exists (select from pgtick.workers w
-            where w.state = 'RUNNING' and w.last_seen_at > clock_timestamp() - interval '1 minute' and (w.queues is null or task.queue = any (w.queues))) then
+            where w.state = 'RUNNING' and pgtick.is_live(w.last_seen_at) and (w.queues is null or task.queue = any (w.queues))) then
         return format('No live worker serves queue %s of task %s: they serve %s; add it to a worker''s PGTICK_QUEUES.', task.queue, task.task_id, served);
     elsif knowing = 0 then
         return format('No live worker knows task %s: start one whose PGTICK_TASKS names its module.', coalesce(task.task_id, '#' || p.task_key));

@@ -6,7 +6,7 @@ set search_path = pg_catalog, pg_temp
 as $$
 declare
     -- Functions that only look.
-    looking constant text[] := array['execution_id', 'explain', 'in_words', 'lateness_bounds', 'lateness_quantile', 'next_runs', 'uuid7_floor', 'uuid7_time'];
+    looking constant text[] := array['execution_id', 'explain', 'in_words', 'is_live', 'lateness_bounds', 'lateness_quantile', 'next_runs', 'uuid7_floor', 'uuid7_time'];
     -- What people on call do, all that leaves an audit entry. It runs as its owner: they have no rights on the tables.
     acting constant text[] := array['create_job', 'cancel_execution', 'reschedule', 'ensure_partitions'] || array(
         select p.proname::text from pg_proc p where p.pronamespace = 'pgtick'::regnamespace and p.prosrc like '%pgtick.audit(%' and p.proname <> 'grant_roles');

@@ -48,20 +48,20 @@ partitions as (
     from pgtick.partition_windows
     where until_at < clock_timestamp() + interval '3 hours'
 ),
--- What should have started by now, by task.
+-- What should have started by now, by task: neither a limit nor a run of its own job holds it back.
 waiting as materialized (
     select t.task_id, late.*
     from (
         select task_key, min(due_at) as due_at, count(*) as executions
         from pgtick.pending_executions
-        where due_at < now() - interval '2 s' and due_at > now() - interval '7 days' and priority <= 4
+        where due_at < now() - interval '2 s' and due_at > now() - interval '7 days' and priority between 1 and 4
         group by task_key
     ) as late
     join pgtick.tasks t using (task_key)
 ),
 known as materialized (
     select distinct unnest(task_keys) as task_key from pgtick.workers
-    where state = 'RUNNING' and last_seen_at > clock_timestamp() - interval '60 s'
+    where state = 'RUNNING' and pgtick.is_live(last_seen_at)
 ),
 unknown as (
     select 'unknown_task', 'task ' || task_id,
