@@ -15,11 +15,8 @@ counts: dict[str, int] = {}
 """How often each event happened in this process, logged or not."""
 
 LEVELS = {
-    "execution_started": logging.DEBUG,
-    "execution_completed": logging.DEBUG,
     "execution_retrying": logging.WARNING,
     "execution_failed": logging.ERROR,
-    "claim_unreadable": logging.ERROR,
     "lease_lost": logging.WARNING,
     "report_refused": logging.WARNING,
     "loop_failed": logging.ERROR,
@@ -29,6 +26,10 @@ LEVELS = {
     "finding": logging.WARNING,
     "run_abandoned": logging.ERROR,
     "worker_died": logging.ERROR,
+    "worker_blocked": logging.WARNING,
+    "worker_unhealthy": logging.ERROR,
+    "drain_deadline": logging.WARNING,
+    "stats_lost": logging.WARNING,
     "lease_keeper_died": logging.ERROR,
     "report_unstorable": logging.ERROR,
     "report_given_up": logging.ERROR,

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable, Sequence
 from datetime import timedelta
+from typing import Any
 
 from app.events import emit
 from app.settings import Settings
@@ -24,8 +26,15 @@ class Guards:
             return
         self._look_at = time.monotonic() + self._settings.guards_s
         connection = await self._link.connection()
-        cursor = await connection.execute(
-            queries.findings, {"snapshot_age": timedelta(seconds=self._settings.old_snapshot_s)}
-        )
-        for change, kind, subject, sentence in await cursor.fetchall():
-            emit("finding" if change == "new" else "finding_gone", kind=kind, subject=subject, sentence=sentence)
+        say(await (await connection.execute(queries.findings, wanted(self._settings))).fetchall())
+
+
+def wanted(settings: Settings) -> dict[str, Any]:
+    """The values of `findings.sql`."""
+    return {"snapshot_age": timedelta(seconds=settings.old_snapshot_s)}
+
+
+def say(changes: Iterable[Sequence[Any]]) -> None:
+    """Logs what `findings.sql` returned."""
+    for change, kind, subject, sentence in changes:
+        emit("finding" if change == "new" else "finding_gone", kind=kind, subject=subject, sentence=sentence)

@@ -5,7 +5,8 @@ the database says the worker has claimed, until the worker's end of its standard
 died, and the keeper, who knows it first, says so. A worker that was stopped (SIGSTOP, a debugger) does no work: its
 leases are left to run out.
 
-Lines of JSON come in, with what changed of the worker's facts; one goes out after each round.
+Lines of JSON come in, with what changed of the worker's facts, each second at least: when none does, a task blocks the
+worker's event loop, which only the keeper can tell others. One line goes out after each round.
 """
 
 from __future__ import annotations
@@ -29,9 +30,12 @@ from app.events import emit
 from app.settings import Settings
 from app.store import queries
 from app.store.connections import connect, cut, is_retryable
+from workers import guards
 
 HUNG_AFTER_S = 10.0
 """A round that takes longer, or a third of a lease, loses its connection."""
+BLOCKED_AFTER_S = 5.0
+"""A worker that has said nothing for so long is blocked."""
 READINGS = 3
 """Of the database's clock in a round; the tightest counts, as each is as wrong as its round trip is long."""
 
@@ -73,6 +77,8 @@ class Keeper:
         self._worker_pid = worker_pid
         self._facts: dict[str, Any] = {}
         self._told = threading.Event()
+        self._heard_at = time.monotonic()
+        self._blocked = False
         self._over = False
         self._busy = threading.Lock()
         self._answers = Answers()
@@ -90,16 +96,19 @@ class Keeper:
                 if "problem" in answer:
                     pause = min(1.0, pause / 4)
                 self._answers.give(answer)
+                if self._blocked and self._connection is not None:
+                    self._look_for_findings(self._connection)
             self._told.wait(max(0.0, started + pause - time.monotonic()))
         self._round()  # the last word: STOPPED
         os._exit(0)
 
     def _listen(self) -> None:
         for line in sys.stdin:
-            self._facts.update(json.loads(line))
-            if self._facts["state"] == "STOPPED":
-                self._over = True
-            self._told.set()
+            self._heard_at = time.monotonic()
+            if news := json.loads(line):
+                self._facts.update(news)
+                self._over = self._facts["state"] == "STOPPED"
+                self._told.set()
         if not self._over:
             self._bury()
             os._exit(0)
@@ -151,13 +160,28 @@ class Keeper:
         hung.start()
         try:
             sent = time.monotonic()
-            row = connection.execute(queries.keep_alive, {**self._facts, "lease": lease, "renew": renew}).fetchone()
+            facts = {**self._facts, "lease": lease, "renew": renew, "blocked_s": self._blocked_s()}
+            row = connection.execute(queries.keep_alive, facts).fetchone()
             database_clock = read_clock(connection)
         finally:
             hung.cancel()
         assert row is not None
         names = ("drain", "standing", "cancelled", "revoked")
         return {**dict(zip(names, row, strict=True)), "sent": sent, "clock": database_clock}
+
+    def _look_for_findings(self, connection: psycopg.Connection[Any]) -> None:
+        """In place of the worker's janitor, which comes round no more than the rest of it."""
+        with contextlib.suppress(psycopg.Error):  # leases matter more
+            guards.say(connection.execute(queries.findings, guards.wanted(self._settings)).fetchall())
+
+    def _blocked_s(self) -> float | None:
+        """For how long the worker's event loop has not come round, in seconds; None while it does."""
+        silent_s = time.monotonic() - self._heard_at
+        blocked = silent_s > BLOCKED_AFTER_S
+        if blocked != self._blocked:
+            self._blocked = blocked
+            emit("worker_blocked" if blocked else "worker_unblocked", worker_id=self._facts["worker_id"])
+        return silent_s if blocked else None
 
 
 def read_clock(connection: psycopg.Connection[Any]) -> tuple[float, float, float]:

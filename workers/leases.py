@@ -18,6 +18,8 @@ from workers.execution import Execution
 STOP_S = 5.0
 LINE_LIMIT = 16 * 1024 * 1024
 TELL_S = 1.0
+BEAT = b"{}\n"
+"""Says that the worker's event loop comes round, and nothing new."""
 
 
 class Leases:
@@ -97,14 +99,17 @@ class Leases:
 
     async def _tell(self, process: asyncio.subprocess.Process) -> None:
         assert process.stdin is not None
-        said = b""
+        said, said_at = b"", float("-inf")
         with contextlib.suppress(OSError):
             while True:
-                if (line := self._line()) != said:
-                    said = line
-                    process.stdin.write(line)
-                    await process.stdin.drain()
-                await asyncio.sleep(max(TELL_S, self._settings.renew_s))
+                line = self._line()
+                if line != said and time.monotonic() - said_at >= self._settings.renew_s:
+                    said, said_at = line, time.monotonic()
+                else:
+                    line = BEAT
+                process.stdin.write(line)
+                await process.stdin.drain()
+                await asyncio.sleep(TELL_S)
 
     async def _hear(self, process: asyncio.subprocess.Process) -> None:
         assert process.stdout is not None

@@ -102,6 +102,7 @@ class Worker:
             {
                 "task_ids": [t.task_id for t in every],
                 "targets": [t.target for t in every],
+                "pools": [t.pool for t in every],
                 "descriptions": [t.description for t in every],
                 "queues": [t.queue for t in every],
                 "priorities": [t.limits.stored_priority(t.priority) for t in every],
@@ -151,6 +152,13 @@ class Worker:
             "state": self.state,
             "running": self.runner.running if self.worker_id else 0,
             "capacity": sum(places.capacity for places in self.slots if places.tasks),
+            "pools": json.dumps(
+                {
+                    places.pool: {"capacity": places.capacity, "taken": places.taken}
+                    for places in self.slots
+                    if places.tasks
+                }
+            ),
             "task_keys": self.task_keys,
             "queues": list(self.settings.queues) or None,
             "version": _version(),

@@ -45,7 +45,8 @@ _STATE = f"""
 select now() as at, due.waiting, due.late, recent.starts_per_s, hour.failed as failed_1h, recent.p50_ms, recent.p99_ms,
        (select count(*) from pgtick.running_executions where due_at <= now()) as running, alive.workers, alive.capacity
 from (
-    select count(*) as waiting, count(*) filter (where due_at < now() - interval '2 seconds' and priority between 1 and 4) as late
+    select count(*) as waiting,
+           count(*) filter (where due_at < now() - interval '2 seconds' and priority between 1 and 4) as late
     from (select due_at, priority from pgtick.pending_executions where due_at <= now() limit {MOST_COUNTED}) as counted
 ) as due
 cross join (

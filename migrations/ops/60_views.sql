@@ -126,6 +126,10 @@ left join pgtick.tasks t using (task_key)
 where r.lease_expires_at < now() - interval '1 minute'
 group by t.task_id
 union all
+select 'blocked worker', null, w.running, w.blocked_since, null, 'a task blocks the event loop of worker ' || w.name || ': select * from pgtick.findings says what runs there'
+from pgtick.workers w
+where w.state in ('RUNNING', 'DRAINING') and pgtick.is_live(w.last_seen_at) and w.blocked_since is not null
+union all
 select 'broken schedule', t.task_id, 1, s.next_run_at, s.job_id, s.problem
 from pgtick.schedules s
 left join pgtick.tasks t using (task_key)
@@ -171,13 +175,14 @@ comment on column pgtick.queue_status.workers is 'Live workers that know a task 
 
 create view pgtick.worker_status as
 select w.worker_id, w.name,
-       case when w.state in ('RUNNING', 'DRAINING') and not pgtick.is_live(w.last_seen_at) then 'SILENT' else w.state end as state,
+       case when w.state in ('RUNNING', 'DRAINING') and not pgtick.is_live(w.last_seen_at) then 'SILENT'
+            when w.state in ('RUNNING', 'DRAINING') and w.blocked_since is not null then 'BLOCKED' else w.state end as state,
        now() - w.last_seen_at as seen_ago, w.running, w.capacity, now() - w.started_at as up_for,
        w.drain_requested_at, array(select t.task_id from pgtick.tasks t where t.task_key = any (w.task_keys) order by 1) as tasks, w.queues, w.version
 from pgtick.workers w
 where w.state in ('RUNNING', 'DRAINING') or w.last_seen_at > now() - interval '1 day';
 comment on view pgtick.worker_status is 'Worker processes that live, and those that ended within a day.';
-comment on column pgtick.worker_status.state is 'RUNNING, DRAINING, STOPPED, LOST, or SILENT: should be alive, and was not heard of for a minute.';
+comment on column pgtick.worker_status.state is 'RUNNING, DRAINING, STOPPED, LOST, SILENT: should be alive, and was not heard of for a minute, or BLOCKED: a task keeps its event loop from coming round.';
 comment on column pgtick.worker_status.queues is 'The queues it was limited to; null: all.';
 
 create view pgtick.schedule_status as

@@ -26,7 +26,9 @@ declare
     live integer;
     knowing integer;
     draining integer;
-    places integer;
+    blocked integer;
+    blocked_since timestamptz;
+    capacity integer;
     taken integer;
     served text;
     ahead bigint;
@@ -45,14 +47,21 @@ begin
     end if;
     -- Workers announce every few seconds what they know and how much they run.
     select count(*) filter (where w.state = 'RUNNING'),
-           count(*) filter (where w.state = 'RUNNING' and p.task_key = any (w.task_keys)),
-           count(*) filter (where w.state = 'DRAINING' and p.task_key = any (w.task_keys)),
-           sum(w.capacity) filter (where w.state = 'RUNNING' and p.task_key = any (w.task_keys)),
-           sum(w.running) filter (where w.state = 'RUNNING' and p.task_key = any (w.task_keys)),
+           count(*) filter (where w.state = 'RUNNING' and w.knows),
+           count(*) filter (where w.state = 'DRAINING' and w.knows),
+           count(w.blocked_since) filter (where w.state = 'RUNNING' and w.knows),
+           max(w.blocked_since) filter (where w.state = 'RUNNING' and w.knows),
+           sum(w.capacity) filter (where w.state = 'RUNNING' and w.knows and w.blocked_since is null),
+           sum(w.taken) filter (where w.state = 'RUNNING' and w.knows and w.blocked_since is null),
            string_agg(distinct array_to_string(w.queues, ', '), ', ') filter (where w.state = 'RUNNING' and w.queues is not null)
-    into live, knowing, draining, places, taken, served
-    from pgtick.workers w
-    where w.state in ('RUNNING', 'DRAINING') and pgtick.is_live(w.last_seen_at);
+    into live, knowing, draining, blocked, blocked_since, capacity, taken, served
+    from (
+        select w.state, w.queues, w.blocked_since, p.task_key = any (w.task_keys) as knows,
+               coalesce((w.pools -> task.pool ->> 'capacity')::integer, w.capacity) as capacity,
+               coalesce((w.pools -> task.pool ->> 'taken')::integer, w.running) as taken
+        from pgtick.workers w
+        where w.state in ('RUNNING', 'DRAINING') and pgtick.is_live(w.last_seen_at)
+    ) as w;
     if live = 0 and draining = 0 then
         return format('No worker is alive: it has been due for %s; start a worker.', pgtick.in_words(late));
     elsif knowing = 0 and draining > 0 then
@@ -61,7 +70,12 @@ begin
             where w.state = 'RUNNING' and pgtick.is_live(w.last_seen_at) and (w.queues is null or task.queue = any (w.queues))) then
         return format('No live worker serves queue %s of task %s: they serve %s; add it to a worker''s PGTICK_QUEUES.', task.queue, task.task_id, served);
     elsif knowing = 0 then
-        return format('No live worker knows task %s: start one whose PGTICK_TASKS names its module.', coalesce(task.task_id, '#' || p.task_key));
+        return format('No live worker knows task %s: start one whose PGTICK_TASKS names its module%s.', coalesce(task.task_id, '#' || p.task_key),
+            case when task.kind = 'python' and task.target like '%:%' then ', ' || split_part(task.target, ':', 1) else '' end);
+    elsif blocked = knowing then
+        return format('The event loop of %s has not come round for %s: a task blocks it. %s', case knowing when 1 then 'the worker that knows task ' ||
+            task.task_id else 'all workers that know task ' || task.task_id end, pgtick.in_words(clock_timestamp() - blocked_since),
+            'select * from pgtick.findings says what runs there.');
     elsif p.priority > 4 then
         -- Held back by the limits of its task until one of those that were let in has ended.
         select count(*), count(*) filter (where b.limit_key = p.limit_key) into busy, busy_of_key
@@ -83,7 +97,7 @@ begin
         end;
     elsif late < interval '1 second' then
         return format('It is due since %s; the next claim takes it.', pgtick.in_words(late));
-    elsif taken >= places then
+    elsif taken >= capacity then
         select count(*) into ahead
         from (
             select from pgtick.pending_executions o
@@ -91,13 +105,15 @@ begin
               and (o.priority, o.due_at) < (p.priority, p.due_at)
             limit 100000
         ) as before;
-        return format('All %s places of the %s that know task %s are taken, and %s executions of it are before this one; it has been due for %s. More workers would help.',
-            places, case knowing when 1 then 'worker' else knowing || ' workers' end, task.task_id, ahead, pgtick.in_words(late));
+        return format('All %s %s places of the %s task %s are taken, and %s of it %s before this one; it has been due for %s. More workers would help, or a higher %s.',
+            capacity, task.pool, case knowing when 1 then 'worker that knows' else knowing || ' workers that know' end, task.task_id,
+            case ahead when 1 then '1 execution' else ahead || ' executions' end, case ahead when 1 then 'is' else 'are' end, pgtick.in_words(late),
+            case task.pool when 'thread' then 'PGTICK_THREADS' when 'process' then 'PGTICK_PROCESSES' else 'PGTICK_CONCURRENCY' end);
     elsif p.suspect then
         return format('It waits to run alone in a child process, after it was lost with a worker %s times; it has been due for %s.', p.losses, pgtick.in_words(late));
     end if;
-    return format('It has been due for %s, and %s free places know task %s: the next claim takes it, unless a transaction holds its row (see pg_stat_activity: idle in transaction).',
-        pgtick.in_words(late), places - taken, task.task_id);
+    return format('It has been due for %s, and workers with %s free places know task %s: the next claim takes it, unless a transaction holds its row (see pg_stat_activity: idle in transaction).',
+        pgtick.in_words(late), capacity - taken, task.task_id);
 end $$;
 comment on function pgtick.explain_waiting is 'The part of pgtick.explain() for a pending execution.';
 
@@ -118,7 +134,7 @@ begin
     if parts is null then
         return format('"%s" is neither the id of an execution (<scheduled_at in µs>-<job_id>) nor of a job.', id);
     end if;
-    select e.*, coalesce(w.name, '#' || e.worker_id) as worker, w.last_seen_at into r
+    select e.*, coalesce(w.name, '#' || e.worker_id) as worker, w.last_seen_at, w.blocked_since into r
     from pgtick.running_executions e left join pgtick.workers w using (worker_id)
     where e.job_id = job and (e.scheduled_at = at or at is null)
     order by e.scheduled_at limit 1;
@@ -132,8 +148,10 @@ begin
             when r.cancel_requested_at is not null then
                 format('It runs on worker %s and was asked to stop %s ago.', r.worker, pgtick.in_words(clock_timestamp() - r.cancel_requested_at))
             else
-                format('It is running: attempt %s on worker %s for %s, lease until %s.', r.attempt, r.worker,
-                    pgtick.in_words(clock_timestamp() - greatest(r.due_at, r.claimed_at)), r.lease_expires_at)
+                format('It is running: attempt %s on worker %s for %s, lease until %s.%s', r.attempt, r.worker,
+                    pgtick.in_words(clock_timestamp() - greatest(r.due_at, r.claimed_at)), r.lease_expires_at,
+                    case when r.blocked_since is not null then format(' The event loop of that worker has not come round for %s: a task blocks it.',
+                        pgtick.in_words(clock_timestamp() - r.blocked_since)) else '' end)
         end;
     end if;
     select e.* into p from pgtick.pending_executions e where e.job_id = job and (e.scheduled_at = at or at is null) order by e.due_at limit 1;
@@ -152,7 +170,7 @@ begin
             return format('Its occurrence of %s should be pending since %s: no planner comes round, look at the workers.', s.next_run_at,
                 pgtick.in_words(clock_timestamp() - s.next_run_at));
         elsif s.next_run_at is not null and (at is null or at = s.next_run_at) then
-            return format('It is planned for %s, in %s; it becomes pending shortly before.', s.next_run_at, pgtick.in_words(s.next_run_at - clock_timestamp()));
+            return format('It is planned for %s, in %s; workers get it shortly before.', s.next_run_at, pgtick.in_words(s.next_run_at - clock_timestamp()));
         elsif s.next_run_at is not null then
             return format('It is no occurrence that is known yet: the next of its job comes at %s.', s.next_run_at);
         end if;

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID, uuid4
 
 import psycopg
 import pytest
+from psycopg.types.json import Jsonb
 
 Connection = psycopg.Connection[Any]
 
@@ -116,6 +118,27 @@ def behind_others(connection: Connection) -> UUID:
     make_late(connection)
     connection.execute("update pgtick.pending_executions set priority = 1 where job_id = %s", [first])
     return second
+
+
+def behind_others_of_its_pool(connection: Connection) -> UUID:
+    pools = {"async": {"capacity": 1000, "taken": 3}, "thread": {"capacity": 20, "taken": 20}}
+    start_worker(connection, capacity=1020, running=23, pools=Jsonb(pools))
+    connection.execute("update pgtick.tasks set pool = 'thread'")
+    job_id = create(connection)
+    make_late(connection)
+    return job_id
+
+
+def on_a_blocked_worker(connection: Connection) -> UUID:
+    start_worker(connection, blocked_since=datetime.now(UTC) - timedelta(seconds=42))
+    return create(connection)
+
+
+def running_on_a_blocked_worker(connection: Connection) -> UUID:
+    start_worker(connection, blocked_since=datetime.now(UTC) - timedelta(seconds=42))
+    job_id = create(connection)
+    claim(connection, job_id)
+    return job_id
 
 
 def held_by_a_transaction(connection: Connection) -> UUID:
@@ -241,16 +264,22 @@ def cancelled(connection: Connection) -> UUID:
 @pytest.mark.parametrize(
     ("situation", "words"),
     [
-        (far_off, r"^It is planned for 2030-01-01 .* becomes pending shortly before\.$"),
+        (far_off, r"^It is planned for 2030-01-01 .* workers get it shortly before\.$"),
         (in_the_future, r"^It is not due before .*, in 2\.0 h\.$|in 120 min\.$"),
         (without_any_worker, r"^No worker is alive: .* start a worker\.$"),
         (without_a_worker_that_knows_it, r"^No live worker knows task send_email: .*PGTICK_TASKS"),
         (without_a_worker_of_its_queue, r"^No live worker serves queue mail of task send_email: they serve reports; "),
         (with_workers_draining, r"^All workers that know task send_email are draining"),
-        (behind_others, r"^All 10 places of the worker that know.* are taken, and 1 executions of it are before this"),
+        (
+            behind_others,
+            r"^All 10 async places of the worker that knows .* are taken, and 1 execution of it is before.*CONCURRENCY",
+        ),
+        (behind_others_of_its_pool, r"^All 20 thread places .* are taken, and 0 executions .* PGTICK_THREADS\.$"),
+        (on_a_blocked_worker, r"^The event loop of the worker that knows task send_email has not come round for 42\."),
+        (running_on_a_blocked_worker, r"^It is running: .* has not come round for 42\.\d s: a task blocks it\.$"),
         (
             held_by_a_transaction,
-            r"^It has been due for 60\.\d s, and 10 free places know task send_email: .*idle in trans",
+            r"^It has been due for 60\.\d s, and workers with 10 free places know task send_email: .*idle in trans",
         ),
         (
             at_the_limit_of_its_task,
@@ -265,7 +294,7 @@ def cancelled(connection: Connection) -> UUID:
         (behind_its_own_run, r"^It is running"),
         (paused, r"^Its job is paused since .* \(holidays\); pgtick\.resume_job continues it\.$"),
         (with_a_broken_schedule, r"^Its schedule is broken and makes no occurrences: unknown zone Mars/Olympus$"),
-        (planned, r"^It is planned for .*, in 3\.0 h; it becomes pending shortly before\.$"),
+        (planned, r"^It is planned for .*, in 3\.0 h; workers get it shortly before\.$"),
         (unplanned, r"^Its occurrence of .* should be pending since 60 min: no planner comes round"),
         (completed, r"^It is COMPLETED since .* \(attempt 1, started 0 ms after its time\)\.$"),
         (

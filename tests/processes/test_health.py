@@ -140,3 +140,22 @@ def test_a_lease_keeper_that_dies_has_a_successor(fleet: Fleet, systemd: Systemd
     keeper.kill()
     eventually(lambda: worker.says("lease_keeper_died"))
     assert fleet.until(job, "COMPLETED")["losses"] == 0
+
+
+def test_a_task_that_blocks_the_event_loop_is_told_of_while_it_does(fleet: Fleet) -> None:
+    """By the lease keeper: nothing else of the only worker comes round."""
+    worker = fleet.start(lease_s=3, renew_s=0.5)
+    held = fleet.post("hold_loop", parameters={"seconds": 12, "stretch": 12})
+    fleet.until_started(held)
+    later = fleet.post("quick")
+    fleet.eventually("select state = 'BLOCKED' from pgtick.worker_status")
+    query = "select subject, sentence from pgtick.findings where kind = 'blocked_worker'"
+    subject, sentence = eventually(lambda: fleet.connection.execute(query).fetchone())  # type: ignore[misc]
+    assert subject == f"worker {fleet.value('select name from pgtick.workers')}"
+    assert "It runs 1 × hold_loop." in sentence
+    assert "a task blocks it" in fleet.value("select pgtick.explain(%s)", [str(later)])
+    assert fleet.value("select kind from pgtick.stuck") == "blocked worker"
+    assert worker.says("worker_blocked")
+    fleet.until(held, "COMPLETED", timeout=20)
+    fleet.eventually("select state = 'RUNNING' from pgtick.worker_status")
+    fleet.eventually("select not exists (select from pgtick.findings where kind = 'blocked_worker')", timeout=20)

@@ -29,7 +29,7 @@ def test_a_worker_that_was_frozen_past_its_lease_is_refused(fleet: Fleet, tmp_pa
 
 def test_a_report_without_a_lease_is_refused_and_logged(fleet: Fleet, tmp_path: Path) -> None:
     # Renewals far apart: the worker learns of the loss only when it reports.
-    worker = fleet.start(lease_s=60, renew_s=30, janitor_s=60, unhealthy_s=60)
+    worker = fleet.start(lease_s=60, renew_s=20, janitor_s=60, unhealthy_s=60)
     job = fleet.post("once_freed", parameters={"path": str(tmp_path / "free")})
     fleet.until_started(job)
     fleet.start()

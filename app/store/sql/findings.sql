@@ -50,7 +50,7 @@ partitions as (
 ),
 -- What should have started by now, by task: neither a limit nor a run of its own job holds it back.
 waiting as materialized (
-    select t.task_id, late.*
+    select t.task_id, t.pool, late.*
     from (
         select task_key, min(due_at) as due_at, count(*) as executions
         from pgtick.pending_executions
@@ -65,17 +65,38 @@ known as materialized (
 ),
 unknown as (
     select 'unknown_task', 'task ' || task_id,
-           concat(executions, ' executions of task ', task_id, ' wait, the oldest since ', date_trunc('second', due_at),
-               ', but no live worker knows that task. Start a worker whose PGTICK_TASKS has it, or cancel its jobs.')
+           concat(executions, case executions when 1 then ' execution' else ' executions' end, ' of task ', task_id, ' waiting, the oldest since ',
+               date_trunc('second', due_at), ', but no live worker knows that task. Start a worker whose PGTICK_TASKS has it, or cancel its jobs.')
     from waiting
     where task_key not in (select task_key from known)
 ),
 late as (
     select 'late', 'task ' || task_id,
-           concat(executions, ' executions of task ', task_id, ' are late, the oldest waits since ', date_trunc('second', due_at),
-               '. Start more workers, or raise PGTICK_CONCURRENCY or PGTICK_THREADS.')
+           concat(executions, case executions when 1 then ' execution' else ' executions' end, ' of task ', task_id, ' late, the oldest waiting since ',
+               date_trunc('second', due_at), '. Start more workers, or raise ',
+               case pool when 'thread' then 'PGTICK_THREADS' when 'process' then 'PGTICK_PROCESSES' else 'PGTICK_CONCURRENCY' end, '.')
     from waiting
     where task_key in (select task_key from known)
+),
+blocked as (
+    select 'blocked_worker', 'worker ' || w.name,
+           concat('The event loop of worker ', w.name, ' has not come round since ', date_trunc('second', w.blocked_since),
+               ': a task blocks it, and nothing else starts or ends there. It runs ', coalesce(there.tasks, 'nothing that is known'),
+               '. Make a task that blocks a plain function, which gets a thread, or isolate it; until then end the process of that worker (host:pid).')
+    from pgtick.workers w
+    cross join lateral (
+        select string_agg(concat(n, ' × ', task_id), ', ' order by n desc, task_id) as tasks
+        from (
+            select t.task_id, count(*) as n
+            from pgtick.running_executions r
+            join pgtick.tasks t using (task_key)
+            where r.worker_id = w.worker_id and r.due_at <= w.blocked_since + interval '1 s'
+            group by t.task_id
+            order by n desc, t.task_id
+            limit 5
+        ) as longest
+    ) as there
+    where w.state in ('RUNNING', 'DRAINING') and pgtick.is_live(w.last_seen_at) and w.blocked_since is not null
 ),
 found as materialized (
     select f.*
@@ -83,6 +104,7 @@ found as materialized (
         lateral (
             select * from snapshots union all select * from slots union all select * from queue union all select * from partitions
             union all select * from unknown union all select * from late
+            union all select * from blocked
         ) as f (kind, subject, sentence)
     where turn.mine
 ),

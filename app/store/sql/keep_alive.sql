@@ -18,16 +18,17 @@ here as materialized (
 ),
 alive as (
     update pgtick.workers w
-    set state = %(state)s, running = %(running)s, last_seen_at = clock_timestamp(),
+    set state = %(state)s, running = %(running)s, pools = %(pools)s::jsonb, last_seen_at = clock_timestamp(),
+        blocked_since = clock_timestamp() - %(blocked_s)s * interval '1 second',
         stopped_at = case when %(state)s = 'STOPPED' then clock_timestamp() end
     from here
     where w.worker_id = here.worker_id
 ),
 -- A row that was deleted by hand comes back.
 again as (
-    insert into pgtick.workers (worker_id, name, state, running, capacity, task_keys, queues, version)
+    insert into pgtick.workers (worker_id, name, state, running, capacity, pools, task_keys, queues, version)
     overriding system value
-    select %(worker_id)s, %(name)s, %(state)s, %(running)s, %(capacity)s, %(task_keys)s::int4[], %(queues)s::text[], %(version)s
+    select %(worker_id)s, %(name)s, %(state)s, %(running)s, %(capacity)s, %(pools)s::jsonb, %(task_keys)s::int4[], %(queues)s::text[], %(version)s
     where not exists (select from pgtick.workers where worker_id = %(worker_id)s)
     on conflict do nothing
 ),
