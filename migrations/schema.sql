@@ -251,42 +251,25 @@ CREATE FUNCTION pgtick.cancel_execution(job_id uuid, scheduled_at timestamp with
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
     AS $$
-#variable_conflict use_column
 declare
-    claim bigint;
-    final text;
+    final text := pgtick.stop_execution(job_id, scheduled_at);
+    standing pgtick.schedules;
 begin
-    for turn in 1..3 loop
-        with
-        waiting as (
-            delete from pgtick.pending_executions p
-            where p.job_id = cancel_execution.job_id and p.scheduled_at = cancel_execution.scheduled_at
-            returning p.*
-        ),
-        over as (
-            insert into pgtick.finished_executions (job_id, scheduled_at, user_id, task_key, status, attempt, due_at, finished_at, losses, origin, error, errors)
-            select job_id, scheduled_at, user_id, task_key, 'CANCELLED', attempt, due_at, clock_timestamp(), losses, origin, errors -> -1 ->> 'error', errors
-            from waiting
-            on conflict do nothing
-        )
-        select 'CANCELLED' into final from waiting;
-        if final is not null then
-            return final;
+    if final is null then
+        -- Listed as PENDING, but there is no row of its own yet.
+        select * into standing from pgtick.schedules s where s.job_id = cancel_execution.job_id and s.next_run_at = cancel_execution.scheduled_at;
+        if standing.expression is not null then
+            raise exception 'scheduled_at: the occurrence of % of a recurring job is not pending yet; skip it instead', scheduled_at
+                using errcode = 'object_not_in_prerequisite_state';
+        elsif standing.job_id is not null then
+            perform pgtick.cancel_job(job_id);
+            return 'CANCELLED';
         end if;
-        update pgtick.running_executions r set cancel_requested_at = coalesce(r.cancel_requested_at, clock_timestamp())
-        where r.job_id = cancel_execution.job_id and r.scheduled_at = cancel_execution.scheduled_at
-        returning r.claim_id into claim;
-        if claim is not null then
-            perform pgtick.tell('pgtick_cancel', claim::text);
-            return 'IN_PROGRESS';
-        end if;
-        select f.status into final from pgtick.finished_executions f
-        where f.job_id = cancel_execution.job_id and f.scheduled_at = cancel_execution.scheduled_at;
-        if final is not null then
-            return final;
-        end if;
-    end loop;
-    return null;
+    end if;
+    if final in ('CANCELLED', 'IN_PROGRESS') then
+        perform pgtick.audit('cancel_execution', pgtick.execution_id(scheduled_at, job_id));
+    end if;
+    return final;
 end $$;
 
 COMMENT ON FUNCTION pgtick.cancel_execution(job_id uuid, scheduled_at timestamp with time zone) IS 'Cancels one execution. Returns its status then: CANCELLED; IN_PROGRESS when it runs and is being stopped; another when it was over; null when there is none.';
@@ -1437,7 +1420,7 @@ begin
             if op.action = 'cancel' and found_one.standing then
                 perform pgtick.cancel_job(found_one.job_id);
             elsif op.action = 'cancel' then
-                perform pgtick.cancel_execution(found_one.job_id, found_one.scheduled_at);
+                perform pgtick.stop_execution(found_one.job_id, found_one.scheduled_at);
             elsif op.action = 'rerun' then
                 perform pgtick.start_anew(pgtick.job_named(found_one.job_id), at + seen * interval '1 microsecond',
                     'retry of ' || pgtick.execution_id(found_one.scheduled_at, found_one.job_id));
@@ -1891,7 +1874,7 @@ begin
     where w.parent = 'finished_executions'
     on conflict do nothing;
     -- Older runs make way.
-    perform pgtick.cancel_execution(h.job_id, h.at)
+    perform pgtick.stop_execution(h.job_id, h.at)
     from unnest(held, held_at) as h (job_id, at)
     where exists (select from pgtick.pending_executions p
                   where p.job_id = h.job_id and p.priority < 0 and p.overlap = 'cancel_running' and p.attempt = 0 and p.scheduled_at > h.at);
@@ -1978,7 +1961,12 @@ begin
     from pgtick.partition_windows w
     where w.parent = 'finished_executions' and wanted < w.until_at
     on conflict do nothing;
-    update pgtick.schedules s set skips = array_append(s.skips, wanted), runs = greatest(s.runs - taken, 0) where s.job_id = skip_run.job_id;
+    -- Where it was the last of max_runs, there is one more now: a planner finds out when.
+    update pgtick.schedules s
+    set skips = array_append(s.skips, wanted), runs = greatest(s.runs - taken, 0),
+        next_run_at = case when taken > 0 and s.next_run_at is null then clock_timestamp() else s.next_run_at end,
+        zone_version = case when taken > 0 and s.next_run_at is null then null else s.zone_version end
+    where s.job_id = skip_run.job_id;
     perform pgtick.audit('skip', pgtick.execution_id(wanted, job_id));
     return pgtick.execution_id(wanted, job_id);
 end $$;
@@ -2001,6 +1989,50 @@ begin
 end $$;
 
 COMMENT ON FUNCTION pgtick.start_anew(job pgtick.jobs, at timestamp with time zone, origin text, due timestamp with time zone) IS 'Makes one more execution of a job pending, with a note where it came from; returns its id.';
+
+CREATE FUNCTION pgtick.stop_execution(job_id uuid, scheduled_at timestamp with time zone) RETURNS text
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+#variable_conflict use_column
+declare
+    claim bigint;
+    final text;
+begin
+    for turn in 1..3 loop
+        with
+        waiting as (
+            delete from pgtick.pending_executions p
+            where p.job_id = stop_execution.job_id and p.scheduled_at = stop_execution.scheduled_at
+            returning p.*
+        ),
+        over as (
+            insert into pgtick.finished_executions (job_id, scheduled_at, user_id, task_key, status, attempt, due_at, finished_at, losses, origin, error, errors)
+            select job_id, scheduled_at, user_id, task_key, 'CANCELLED', attempt, due_at, clock_timestamp(), losses, origin, errors -> -1 ->> 'error', errors
+            from waiting
+            on conflict do nothing
+        )
+        select 'CANCELLED' into final from waiting;
+        if final is not null then
+            return final;
+        end if;
+        update pgtick.running_executions r set cancel_requested_at = coalesce(r.cancel_requested_at, clock_timestamp())
+        where r.job_id = stop_execution.job_id and r.scheduled_at = stop_execution.scheduled_at
+        returning r.claim_id into claim;
+        if claim is not null then
+            perform pgtick.tell('pgtick_cancel', claim::text);
+            return 'IN_PROGRESS';
+        end if;
+        select f.status into final from pgtick.finished_executions f
+        where f.job_id = stop_execution.job_id and f.scheduled_at = stop_execution.scheduled_at;
+        if final is not null then
+            return final;
+        end if;
+    end loop;
+    return null;
+end $$;
+
+COMMENT ON FUNCTION pgtick.stop_execution(job_id uuid, scheduled_at timestamp with time zone) IS 'What pgtick.cancel_execution does, without an audit entry: for programs, which do it for a reason that is on record.';
 
 CREATE FUNCTION pgtick.sweep_standing(past text) RETURNS bigint
     LANGUAGE plpgsql SECURITY DEFINER

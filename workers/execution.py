@@ -41,6 +41,7 @@ class Execution:
         "claimed_at",
         "context",
         "due_at",
+        "entered",
         "expires_at",
         "interrupted",
         "job_id",
@@ -93,6 +94,8 @@ class Execution:
         self.started_at: float | None = None
         self.asyncio_task: asyncio.Task[None] | None = None
         self.context: Context | None = None
+        self.entered = False
+        """Whether its run has taken its first step: before that, cancelling the asyncio task would end it unseen."""
         self.reported = False
         self.settled = False
         self.lost = False

@@ -178,10 +178,15 @@ class Batch:
             self._occur(job_id, facts, scheduled_at, due_at, policies, following)
         for left_out in planned.skipped:
             self._skip(job_id, facts, left_out.scheduled_at, left_out.count, left_out.reason)
-        self.unfinished |= planned.next_run_at is not None and planned.next_run_at <= self.until
+        next_run_at = planned.next_run_at
+        if next_run_at is None and runs < planned.runs:
+            # What was skipped by hand is none of its max_runs: there may be one more.
+            after = planned.occurrences[-1].scheduled_at
+            next_run_at = first(expression, timezone, policies, after, anchor=anchor, runs=runs)
+        self.unfinished |= next_run_at is not None and next_run_at <= self.until
         # What was left out is dealt with, too: other zone data must not bring it back.
         dealt_with = [at for at, _ in planned.occurrences[-1:]] + ([self.now] if planned.skipped else [])
-        self._moved.append((job_id, planned.next_run_at, max(dealt_with, default=None), runs))
+        self._moved.append((job_id, next_run_at, max(dealt_with, default=None), runs))
 
     def _add_one_off(self, job_id: Any, facts: tuple[Any, ...], at: datetime, policies_text: str | None) -> None:
         try:

@@ -113,6 +113,7 @@ class Runner:
 
     async def _run(self, execution: Execution) -> None:
         outcome: Outcome
+        execution.entered = True
         try:
             outcome = self._refusal(execution) or await self._attempt(execution)
         except asyncio.CancelledError:
@@ -152,6 +153,8 @@ class Runner:
     def _refusal(self, execution: Execution) -> Outcome | None:
         if execution.cancel_requested or execution.revoked:
             return Ended("CANCELLED", "cancelled before it started", charged=False)
+        if execution.interrupted:
+            return Released()
         # What has started once was in time.
         fresh = execution.attempt == 1 and execution.losses == 0
         if fresh and execution.expires_at is not None and execution.expires_at <= self._clock.now():
@@ -290,8 +293,8 @@ class Runner:
             return
         if execution.context is not None:
             execution.context.cancelled.set()
-        if execution.asyncio_task is not None:
-            execution.interrupted = True
+        execution.interrupted = True
+        if execution.asyncio_task is not None and execution.entered:
             execution.asyncio_task.cancel()
             patience = self._settings.kill_after_s + GIVE_UP_S
             asyncio.get_running_loop().call_later(patience, self._abandon, execution, self._stopped(execution))

@@ -62,12 +62,15 @@ def cancel(execution_id: str) -> Response:
     user_id = auth.acting_user()
 
     def work(connection: Any) -> Any:
-        with verbs.acting(connection, user_id):
+        with verbs.refusals(), verbs.acting(connection, user_id):
             query = "select pgtick.cancel_execution(%s, %s)"
             row = connection.execute(query, [known.job_id, known.scheduled_at]).fetchone()
         return row and row[0]
 
-    status = current().pool.run(work)
+    try:
+        status = current().pool.run(work)
+    except verbs.Refused as error:
+        raise Problem(error.status, error.rule) from None
     if status is None:
         raise problems.not_found("execution")
     if status not in (CANCELLED, IN_PROGRESS):

@@ -79,9 +79,13 @@ def retry(settings: Settings, execution_id: str) -> None:
 def cancel(settings: Settings, execution_id: str) -> None:
     """Cancel one; if it runs, its worker is told to stop it."""
     known = _known(execution_id)
-    with connect(settings.database_url) as connection, verbs.acting(connection, getpass.getuser()):
-        query = "select pgtick.cancel_execution(%s, %s)"
-        row = connection.execute(query, [known.job_id, known.scheduled_at]).fetchone()
+    with connect(settings.database_url) as connection:
+        try:
+            with verbs.refusals(), verbs.acting(connection, getpass.getuser()):
+                query = "select pgtick.cancel_execution(%s, %s)"
+                row = connection.execute(query, [known.job_id, known.scheduled_at]).fetchone()
+        except verbs.Refused as error:
+            raise click.ClickException(error.rule) from None
     status = row and row[0]
     if status is None:
         _missing(execution_id)

@@ -120,7 +120,7 @@ begin
     where w.parent = 'finished_executions'
     on conflict do nothing;
     -- Older runs make way.
-    perform pgtick.cancel_execution(h.job_id, h.at)
+    perform pgtick.stop_execution(h.job_id, h.at)
     from unnest(held, held_at) as h (job_id, at)
     where exists (select from pgtick.pending_executions p
                   where p.job_id = h.job_id and p.priority < 0 and p.overlap = 'cancel_running' and p.attempt = 0 and p.scheduled_at > h.at);

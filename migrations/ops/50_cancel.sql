@@ -46,7 +46,7 @@ begin
 end $$;
 comment on function pgtick.cancel_job is 'Cancels what has not started of a job, retries included, for good; what runs goes on. Returns how many executions that were.';
 
-create or replace function pgtick.cancel_execution(job_id uuid, scheduled_at timestamptz) returns text
+create or replace function pgtick.stop_execution(job_id uuid, scheduled_at timestamptz) returns text
 language plpgsql
 set search_path = pg_catalog, pg_temp
 as $$
@@ -59,7 +59,7 @@ begin
         with
         waiting as (
             delete from pgtick.pending_executions p
-            where p.job_id = cancel_execution.job_id and p.scheduled_at = cancel_execution.scheduled_at
+            where p.job_id = stop_execution.job_id and p.scheduled_at = stop_execution.scheduled_at
             returning p.*
         ),
         over as (
@@ -73,18 +73,44 @@ begin
             return final;
         end if;
         update pgtick.running_executions r set cancel_requested_at = coalesce(r.cancel_requested_at, clock_timestamp())
-        where r.job_id = cancel_execution.job_id and r.scheduled_at = cancel_execution.scheduled_at
+        where r.job_id = stop_execution.job_id and r.scheduled_at = stop_execution.scheduled_at
         returning r.claim_id into claim;
         if claim is not null then
             perform pgtick.tell('pgtick_cancel', claim::text);
             return 'IN_PROGRESS';
         end if;
         select f.status into final from pgtick.finished_executions f
-        where f.job_id = cancel_execution.job_id and f.scheduled_at = cancel_execution.scheduled_at;
+        where f.job_id = stop_execution.job_id and f.scheduled_at = stop_execution.scheduled_at;
         if final is not null then
             return final;
         end if;
     end loop;
     return null;
+end $$;
+comment on function pgtick.stop_execution is 'What pgtick.cancel_execution does, without an audit entry: for programs, which do it for a reason that is on record.';
+
+create or replace function pgtick.cancel_execution(job_id uuid, scheduled_at timestamptz) returns text
+language plpgsql
+set search_path = pg_catalog, pg_temp
+as $$
+declare
+    final text := pgtick.stop_execution(job_id, scheduled_at);
+    standing pgtick.schedules;
+begin
+    if final is null then
+        -- Listed as PENDING, but there is no row of its own yet.
+        select * into standing from pgtick.schedules s where s.job_id = cancel_execution.job_id and s.next_run_at = cancel_execution.scheduled_at;
+        if standing.expression is not null then
+            raise exception 'scheduled_at: the occurrence of % of a recurring job is not pending yet; skip it instead', scheduled_at
+                using errcode = 'object_not_in_prerequisite_state';
+        elsif standing.job_id is not null then
+            perform pgtick.cancel_job(job_id);
+            return 'CANCELLED';
+        end if;
+    end if;
+    if final in ('CANCELLED', 'IN_PROGRESS') then
+        perform pgtick.audit('cancel_execution', pgtick.execution_id(scheduled_at, job_id));
+    end if;
+    return final;
 end $$;
 comment on function pgtick.cancel_execution is 'Cancels one execution. Returns its status then: CANCELLED; IN_PROGRESS when it runs and is being stopped; another when it was over; null when there is none.';

@@ -272,7 +272,12 @@ begin
     from pgtick.partition_windows w
     where w.parent = 'finished_executions' and wanted < w.until_at
     on conflict do nothing;
-    update pgtick.schedules s set skips = array_append(s.skips, wanted), runs = greatest(s.runs - taken, 0) where s.job_id = skip_run.job_id;
+    -- Where it was the last of max_runs, there is one more now: a planner finds out when.
+    update pgtick.schedules s
+    set skips = array_append(s.skips, wanted), runs = greatest(s.runs - taken, 0),
+        next_run_at = case when taken > 0 and s.next_run_at is null then clock_timestamp() else s.next_run_at end,
+        zone_version = case when taken > 0 and s.next_run_at is null then null else s.zone_version end
+    where s.job_id = skip_run.job_id;
     perform pgtick.audit('skip', pgtick.execution_id(wanted, job_id));
     return pgtick.execution_id(wanted, job_id);
 end $$;

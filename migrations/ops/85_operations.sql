@@ -104,7 +104,7 @@ begin
             if op.action = 'cancel' and found_one.standing then
                 perform pgtick.cancel_job(found_one.job_id);
             elsif op.action = 'cancel' then
-                perform pgtick.cancel_execution(found_one.job_id, found_one.scheduled_at);
+                perform pgtick.stop_execution(found_one.job_id, found_one.scheduled_at);
             elsif op.action = 'rerun' then
                 perform pgtick.start_anew(pgtick.job_named(found_one.job_id), at + seen * interval '1 microsecond',
                     'retry of ' || pgtick.execution_id(found_one.scheduled_at, found_one.job_id));

@@ -73,6 +73,26 @@ def test_a_failed_execution_runs_again_as_a_new_one_that_names_it(api: Api, rows
     assert api.call("POST", f"/executions/{old}/rerun").json["execution_id"] != new["execution_id"]
 
 
+def test_what_stands_in_a_schedule_is_cancelled_if_it_is_a_single_run(api: Api, connection: Connection) -> None:
+    """It is listed as PENDING, though there is no partition for it yet."""
+    for schedule, status in (("2030-01-01T00:00:00Z", 200), ("0 0 1 1 *", 409)):
+        job_id = api.created(schedule=schedule)["job_id"]
+        path = f"/executions/{execution_id(api, job_id)}"
+        answer = api.call("POST", f"{path}/cancel")
+        assert answer.status_code == status, answer.json
+        assert api.get(path)["status"] == ("CANCELLED" if status == 200 else "PENDING")
+    assert "skip it instead" in answer.json["detail"]
+
+
+def test_cancelling_one_by_hand_is_on_record(connection: Connection, rows: Rows) -> None:
+    job_id = rows.job()
+    rows.pending(job_id, 3600)
+    (at,) = connection.execute("select scheduled_at from pgtick.pending_executions").fetchone() or ()
+    assert connection.execute("select pgtick.cancel_execution(%s, %s)", [job_id, at]).fetchone() == ("CANCELLED",)
+    entry = connection.execute("select action, subject from pgtick.audit_log").fetchone()
+    assert entry == ("cancel_execution", f"{int(at.timestamp() * 1_000_000)}-{job_id}")
+
+
 def test_many_are_cancelled_after_they_were_counted(api: Api, rows: Rows, connection: Connection) -> None:
     mine = [rows.job("ann") for _ in range(4)]
     rows.pending(mine[0], 100)

@@ -194,6 +194,18 @@ def test_limits_end_a_schedule(world: World) -> None:
     assert (len(world.made(counted)), world.next_run_at(counted)) == (2, None)
 
 
+def test_a_run_skipped_by_hand_is_none_of_max_runs(world: World) -> None:
+    pending, ahead = (world.job("* * * * *", None, max_runs=2) for _ in range(2))
+    world.bench.plan()
+    world.value("select pgtick.skip_run(%s)", pending)
+    world.value("select pgtick.skip_run(%s, %s)", ahead, world.next_run_at(ahead))
+    for minute in range(1, 6):
+        world.bench.clock.time = (world.now + minute * MINUTE).timestamp()
+        world.bench.plan()
+    for job_id in (pending, ahead):
+        assert (len(world.made(job_id)), world.next_run_at(job_id)) == (2, None)
+
+
 def test_jitter_exclusions_and_deadlines_reach_the_executions(world: World) -> None:
     today = f"{world.now:%Y-%m-%d}"
     spread = world.job("*/10 * * * * *", None, jitter_s=9, expires_after_s=5)
