@@ -5,12 +5,10 @@ from __future__ import annotations
 import ctypes
 import os
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
 import time
-import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -23,6 +21,7 @@ import psycopg
 
 from app.embedded import Cluster
 from tests.support.databases import CHECKOUT, Server, migrate
+from tests.support.processes import DIRECT, free_port
 
 SETTINGS = {"shared_buffers": "1GB", "max_wal_size": "8GB", "max_connections": "100"}
 """PostgreSQL's defaults but for these; fsync and synchronous_commit are on."""
@@ -81,9 +80,7 @@ class Lab:
 
     def start_api(self, module: str = "app.wsgi:app") -> str:
         """Starts gunicorn and waits until it answers; returns its address."""
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            port = probe.getsockname()[1]
+        port = free_port()
         self.apis.append(self._start(*API, module, PORT=str(port)))
         address = f"http://127.0.0.1:{port}"
         self.wait("the API", lambda: _answers(f"{address}/healthz"))
@@ -260,7 +257,7 @@ def _cpu_s(process: psutil.Process) -> float:
 
 def _answers(url: str) -> bool:
     try:
-        with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(url, timeout=5) as response:
+        with DIRECT.open(url, timeout=5) as response:
             return bool(response.status == 200)
     except OSError:
         return False

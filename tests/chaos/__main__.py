@@ -10,7 +10,6 @@ import argparse
 import os
 import random
 import shutil
-import subprocess
 import sys
 import tempfile
 import time
@@ -21,7 +20,7 @@ from tests.chaos.faults import Fault, Faults
 from tests.chaos.fleet import Fleet
 from tests.chaos.load import Load
 from tests.chaos.pair import Pair
-from tests.support.databases import CHECKOUT
+from tests.support.databases import migrate
 from tests.support.processes import free_port
 from tests.support.waiting import eventually
 
@@ -83,11 +82,6 @@ def with_poison(happened: list[Fault], load: Load, runs: dict[str, list[Run]]) -
     return sorted([*happened, *killed], key=lambda fault: fault.began)
 
 
-def migrate(dsn: str) -> None:
-    command = [sys.executable, "-m", "alembic", "upgrade", "head"]
-    subprocess.run(command, cwd=CHECKOUT, env=os.environ | {"DATABASE_URL": dsn}, check=True, stdout=subprocess.DEVNULL)
-
-
 def wait_for_workers(pair: Pair, count: int) -> None:
     with pair.connect() as connection:
         query = "select count(*) >= %s from pgtick.workers where state = 'RUNNING'"
@@ -114,7 +108,8 @@ def report(verdict: Verdict, happened: list[Fault], load: Load, runs: int) -> No
     print(
         f"\n{len(happened)} faults, {len(load.acknowledged):,} one-off jobs acknowledged, {runs:,} runs;"
         f" lost {verdict.lost}, stuck {verdict.stuck}, doubled {sum(verdict.doubled.values())},"
-        f" of them without a visible loss {verdict.unexplained}, accepted after a lost lease {verdict.accepted_late}."
+        f" of them without a visible loss {len(verdict.unexplained)},"
+        f" accepted after a lost lease {verdict.accepted_late}."
         f" Posting was refused and tried again {load.refused} times, the longest took {load.longest_wait_s:.1f} s."
     )
     for sentence in verdict.broken:

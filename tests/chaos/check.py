@@ -45,7 +45,7 @@ class Verdict:
     doubled: dict[str, int] = field(default_factory=lambda: defaultdict(int))
     lost: int = 0
     stuck: int = 0
-    unexplained: int = 0
+    unexplained: list[str] = field(default_factory=list)
     accepted_late: int = 0
     """Outcomes that were taken from a worker whose claim was no longer its own."""
     waits: list[float] = field(default_factory=list)
@@ -154,7 +154,7 @@ def check_ledger(
     logs: list[Path],
     verdict: Verdict,
 ) -> None:
-    """Invariants 2 and 6: what is COMPLETED ran; what ran twice had lost its lease, visibly."""
+    """Invariants 1 and 6: what is COMPLETED ran; what ran twice had lost its lease, visibly."""
     query = "select execution_id from pgtick.executions where status = 'COMPLETED'"
     completed = {row[0] for row in connection.execute(query).fetchall()}
     phantom = [e for e in completed if not any(run.ended for run in runs.get(e, []))]
@@ -175,16 +175,17 @@ def check_ledger(
         before = bisect_right(began, ends[-1]) - 1
         verdict.doubled[faults[before].kind if before >= 0 else "(none)"] += 1
         if execution_id not in visible:
-            verdict.unexplained += 1
-            verdict.demand(
-                verdict.unexplained > 3, f"execution {execution_id} ended twice without a visible loss: {of_it}"
-            )
+            verdict.unexplained.append(f"{execution_id}: {of_it}")
+    verdict.demand(
+        not verdict.unexplained,
+        f"{len(verdict.unexplained)} executions ended twice without a visible loss, e.g. {verdict.unexplained[:3]}",
+    )
 
 
 def check_fence(
     connection: psycopg.Connection[Any], runs: dict[str, list[Run]], logs: list[Path], verdict: Verdict
 ) -> None:
-    """Invariant 3: an outcome counts only from the claim that stands.
+    """Invariant 2: an outcome counts only from the claim that stands.
 
     A worker that ran an execution under claims only that it lost has no outcome that may count.
     """

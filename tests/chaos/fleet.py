@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 import threading
@@ -10,6 +9,7 @@ import time
 from pathlib import Path
 
 from tests.support.databases import CHECKOUT
+from tests.support.processes import clean_environment
 
 LEASE_S = 6.0
 SETTINGS = {
@@ -36,12 +36,9 @@ class Process:
         self._arguments = arguments
         self._environment = environment
         self._stopping = False
-        self.starts = 0
-        self.frozen = False
         self.start()
 
     def start(self) -> None:
-        self.starts += 1
         with self.log.open("ab") as output:
             self.process = subprocess.Popen(
                 [sys.executable, *self._arguments],
@@ -77,9 +74,8 @@ class Fleet:
     """An API and as many workers as there are skews."""
 
     def __init__(self, dsn: str, folder: Path, port: int) -> None:
-        clean = {name: value for name, value in os.environ.items() if not name.startswith(("PGTICK_", "NOTIFY_"))}
         self.ledger = folder / "ledger"
-        common = clean | SETTINGS | {"DATABASE_URL": dsn, "CHAOS_LEDGER": str(self.ledger), "PORT": str(port)}
+        common = clean_environment(**SETTINGS, DATABASE_URL=dsn, CHAOS_LEDGER=str(self.ledger), PORT=str(port))
         serve = ["-m", "gunicorn", "--config", "python:app.gunicorn_conf", "app.wsgi:app"]
         self.api = Process("api", serve, common, folder / "api.log")
         self.workers = [

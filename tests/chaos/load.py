@@ -12,6 +12,8 @@ import uuid
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from tests.support.processes import DIRECT
+
 BATCH_S = 0.25
 RECURRING = ("* * * * * *", "*/2 * * * * *", "*/5 * * * * *", "@every 3s", "*/10 * * * * *", "*/20 * * * * *")
 
@@ -24,7 +26,6 @@ class Load:
         self._per_second = per_second
         self._random = random.Random(seed)
         self._over = threading.Event()
-        self._direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
         self.acknowledged: dict[str, str] = {}
         """job_id → task_id of one-off jobs."""
         self.recurring: list[str] = []
@@ -88,7 +89,7 @@ class Load:
         while True:
             request = urllib.request.Request(self._api + path, data, all_headers, method=method)
             try:
-                with self._direct.open(request, timeout=30) as answer:
+                with DIRECT.open(request, timeout=30) as answer:
                     self.longest_wait_s = max(self.longest_wait_s, time.monotonic() - started)
                     return json.loads(answer.read() or b"null")
             except urllib.error.HTTPError as error:

@@ -34,6 +34,15 @@ HASTY = {
 """Short leases and pauses, so that recovery is a matter of seconds."""
 
 
+DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+"""Opens URLs on loopback, whatever proxy the machine has."""
+
+
+def clean_environment(**more: str) -> dict[str, str]:
+    """This process's environment without what was set up for pgtick in it, and with `more`."""
+    return {name: value for name, value in os.environ.items() if not name.startswith(("PGTICK_", "NOTIFY_"))} | more
+
+
 class Ledger:
     """What tasks did, written outside the database."""
 
@@ -59,11 +68,10 @@ class Worker:
         self.log_path = log
         self.environment = environment
         self._log = log.open("ab")
-        clean = {name: value for name, value in os.environ.items() if not name.startswith(("PGTICK_", "NOTIFY_"))}
         self.process = subprocess.Popen(
             [sys.executable, "-m", "workers"],
             cwd=CHECKOUT,
-            env=clean | environment | {"DATABASE_URL": dsn},
+            env=clean_environment(**environment, DATABASE_URL=dsn),
             stdin=subprocess.DEVNULL,
             stdout=self._log,
             stderr=self._log,
@@ -117,7 +125,7 @@ class Worker:
         """Its /healthz, with the HTTP status under `status`."""
         url = f"http://127.0.0.1:{self.environment['PGTICK_HEALTH_PORT']}/healthz"
         try:
-            with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(url, timeout=5) as answer:
+            with DIRECT.open(url, timeout=5) as answer:
                 return json.load(answer) | {"status": answer.status}
         except urllib.error.HTTPError as error:
             with error:
@@ -135,14 +143,12 @@ class Served:
 
     def __init__(self, dsn: str) -> None:
         self.port = free_port()
-        clean = {name: value for name, value in os.environ.items() if not name.startswith("PGTICK_")}
         self.process = subprocess.Popen(
             [sys.executable, "-m", "gunicorn", "--config", "python:app.gunicorn_conf", "app.wsgi:app"],
             cwd=CHECKOUT,
-            env=clean | {"DATABASE_URL": dsn, "PORT": str(self.port)},
+            env=clean_environment(DATABASE_URL=dsn, PORT=str(self.port)),
             stdin=subprocess.DEVNULL,
         )
-        self._opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
     def call(self, method: str, path: str, body: Any = None) -> tuple[int, dict[str, str], Any]:
         """Status, headers and JSON of the answer."""
@@ -150,7 +156,7 @@ class Served:
         url = f"http://127.0.0.1:{self.port}{path}"
         request = urllib.request.Request(url, data, {"Content-Type": "application/json"}, method=method)
         try:
-            with self._opener.open(request, timeout=30) as answer:
+            with DIRECT.open(request, timeout=30) as answer:
                 return answer.status, dict(answer.headers), json.load(answer)
         except urllib.error.HTTPError as error:
             with error:
