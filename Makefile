@@ -10,16 +10,19 @@ or_alone = $(1) || { echo "==> Once more, alone: what failed"; $(1) --numprocess
 export RATE SECONDS QUICK PAGES MINUTES
 
 .DEFAULT_GOAL := help
-.PHONY: help run psql test test-slow lint format bench chaos screenshots migrate schema clean wipe
+.PHONY: help run psql shell test test-slow lint format bench chaos screenshots migrate schema clean wipe
 
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 run: .venv/.stamp ## Start everything: PostgreSQL, migrations, API on 127.0.0.1:8080 (PORT), a worker. Ctrl-C stops it
 	@$(PY) -m app.local run
 
 psql: .venv/.stamp ## Open psql on the database of `make run` (or on DATABASE_URL)
 	@$(PY) -m app.local psql
+
+shell: .venv/.stamp ## Open a shell for `pgtick …` on that database, with DATABASE_URL set
+	@$(PY) -m app.local shell
 
 test: .venv/.stamp ## Run the tests on the embedded PostgreSQL, and the main ones on an installed one too (TESTS=path)
 	@echo "==> Tests on $$($(PY) -m app.embedded)"

@@ -1,7 +1,7 @@
 """`make run`: everything on this machine, from an empty checkout to a first job COMPLETED, until Ctrl-C.
 
 Starts the embedded PostgreSQL (or uses DATABASE_URL), migrates, and keeps the API and one worker as child processes.
-Also `make psql` and `make wipe`, which need the same database.
+Also `make psql`, `make shell` and `make wipe`, which need the same database.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ import urllib.request
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import psycopg
 from psycopg import sql
@@ -31,7 +31,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from sqlalchemy.exc import DBAPIError
 
 from app import logs
-from app.embedded import Cluster, ClusterError, Lock
+from app.embedded import Cluster, ClusterError, Lock, find_bindir
 from app.errors import PgtickError
 from app.settings import Settings
 from app.store.connections import connect
@@ -60,7 +60,9 @@ Schedule a job, then see it COMPLETED (in another terminal):
 
   curl -s '{api}/jobs?user_id={user}&status=COMPLETED'
 
-Every day at ten:  "schedule": "0 10 * * *"      In psql:  make psql, then  select * from pgtick.executions;
+Every day at ten:       "schedule": "0 10 * * *"
+In psql:                make psql, then  select * from pgtick.executions;
+On the command line:    make shell, then  pgtick jobs list  (DATABASE_URL is set there, for other programs, too)
 """
 
 
@@ -139,7 +141,8 @@ class Local:
         self._check_stop()
         say("Migrating the schema")
         os.environ["DATABASE_URL"] = url
-        os.environ.setdefault("PGTICK_TASKS", EXAMPLE_TASKS)
+        # The first job needs the examples, whatever else the worker is to know.
+        os.environ["PGTICK_TASKS"] = ",".join(dict.fromkeys([EXAMPLE_TASKS, *self.settings.task_modules]))
         migrate(patience_s=30)
         self._check_stop()
         with connect() as connection:
@@ -235,7 +238,7 @@ def database() -> Iterator[str]:
     STATE.mkdir(exist_ok=True)
     lock = Lock.take(STATE / "lock")
     if lock is None:
-        raise LocalError("This checkout's database is in use: another `make run` or `make psql` goes on.")
+        raise LocalError("This checkout's database is in use: another `make run`, `make psql` or `make shell` goes on.")
     cluster = Cluster.at(STATE / "postgres")
     say(f"Starting PostgreSQL from {cluster.bindir}, data in {cluster.folder}")
     try:
@@ -254,15 +257,20 @@ def database() -> Iterator[str]:
 
 def psql() -> None:
     """Opens psql on the database, which is started for it unless it runs."""
-    given = os.environ.get("DATABASE_URL")
-    cluster = None if given else Cluster.at(STATE / "postgres")
-    if cluster is not None and cluster.is_running():
-        given = cluster.dsn(DATABASE)
-    if given:
-        sys.exit(_run_psql(given))
-    with database() as url:
-        code = _run_psql(url)
-    sys.exit(code)
+    _in_foreground(_run_psql)
+
+
+def shell() -> None:
+    """Opens a shell for `pgtick …` on the database, which is started for it unless it runs."""
+    _in_foreground(_run_shell)
+
+
+def url() -> None:
+    """Prints the address of the database, password and all, for other programs to use."""
+    address = _running()
+    if address is None:
+        raise LocalError("This checkout's database does not run: start it with `make run`.")
+    print(address)
 
 
 def wipe() -> None:
@@ -276,6 +284,24 @@ def wipe() -> None:
     say("The database is deleted")
 
 
+def _running() -> str | None:
+    """The address of a database that is there already: DATABASE_URL's, or the embedded one's while it runs."""
+    if given := os.environ.get("DATABASE_URL"):
+        return given
+    if not (STATE / "postgres").exists():
+        return None
+    cluster = Cluster.at(STATE / "postgres")
+    return cluster.dsn(DATABASE) if cluster.is_running() else None
+
+
+def _in_foreground(program: Callable[[str], int]) -> NoReturn:
+    if there := _running():
+        sys.exit(program(there))
+    with database() as address:
+        code = program(address)
+    sys.exit(code)
+
+
 def _run_psql(url: str) -> int:
     """psql in the foreground, the password out of sight of `ps`; Ctrl-C is psql's."""
     address: dict[str, Any] = conninfo_to_dict(url)
@@ -283,6 +309,18 @@ def _run_psql(url: str) -> int:
     program = shutil.which("psql") or str(Cluster.at(STATE / "postgres").bindir / "psql")
     signal.signal(signal.SIGINT, lambda number, frame: None)
     return subprocess.run([program, make_conninfo(**address)], env=os.environ | secret, check=False).returncode
+
+
+def _run_shell(url: str) -> int:
+    """The user's shell with DATABASE_URL set and this environment's `pgtick` on PATH; Ctrl-C is the shell's."""
+    folders = [str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)]
+    with contextlib.suppress(ClusterError):
+        folders.append(str(find_bindir()))  # for psql, where none is installed
+    path = os.pathsep.join(folders)
+    say("A shell with DATABASE_URL set and `pgtick` on PATH; `exit` leaves it")
+    signal.signal(signal.SIGINT, lambda number, frame: None)
+    environment = os.environ | {"DATABASE_URL": url, "PATH": path}
+    return subprocess.run([os.environ.get("SHELL") or "/bin/sh"], env=environment, check=False).returncode
 
 
 def _end_with_parent() -> None:
@@ -296,13 +334,14 @@ def say(text: str) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m app.local", description=__doc__)
-    parser.add_argument("command", choices=("run", "psql", "wipe"), nargs="?", default="run")
+    parser.add_argument("command", choices=("run", "psql", "shell", "url", "wipe"), nargs="?", default="run")
     command = parser.parse_args().command
     try:
         settings = Settings.from_environment()
         logs.set_up(settings)
         logging.getLogger("alembic").setLevel(logging.WARNING)
-        {"run": lambda: Local(settings).run(), "psql": psql, "wipe": wipe}[command]()
+        commands = {"run": Local(settings).run, "psql": psql, "shell": shell, "url": url, "wipe": wipe}
+        commands[command]()
     except (PgtickError, ClusterError, psycopg.Error) as error:
         sys.exit(f"error: {error}")
     except DBAPIError as error:

@@ -23,7 +23,7 @@ from tests.support.waiting import eventually
 class Run:
     """One `python -m app.local` on a database of its own."""
 
-    def __init__(self, dsn: str, port: int, log: Path) -> None:
+    def __init__(self, dsn: str, port: int, log: Path, **environment: str) -> None:
         self.api = f"http://127.0.0.1:{port}"
         self.log = log
         clean = {name: value for name, value in os.environ.items() if not name.startswith("PGTICK_")}
@@ -31,7 +31,7 @@ class Run:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "app.local"],
                 cwd=CHECKOUT,
-                env=clean | {"DATABASE_URL": dsn, "PORT": str(port)},
+                env=clean | {"DATABASE_URL": dsn, "PORT": str(port)} | environment,
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
@@ -80,6 +80,27 @@ def test_runs_a_first_job_and_stops_cleanly_on_ctrl_c(run: Run) -> None:
     assert run.process.wait(timeout=30) == 0
     assert run.said().endswith("==> Stopped\n")
     assert all_gone(children)
+
+
+def test_the_examples_are_there_besides_the_tasks_that_are_named(server: Server, port: int, tmp_path: Path) -> None:
+    with server.database() as dsn:
+        run = Run(dsn, port, tmp_path / "log", PGTICK_TASKS="tests.support.tasks")
+        try:
+            run.wait_until_up()
+            with urllib.request.urlopen(f"{run.api}/tasks") as answer:
+                known = {task["task_id"] for task in json.load(answer)["tasks"]}
+        finally:
+            run.kill()
+    assert {"send_email", "quick"} <= known
+
+
+@pytest.mark.parametrize("program", ["pgtick jobs list", 'psql --command="select * from pgtick.jobs" "$DATABASE_URL"'])
+def test_its_shell_knows_the_database_and_the_command_line(dsn: str, program: str) -> None:
+    environment = os.environ | {"DATABASE_URL": dsn, "SHELL": "/bin/sh"}
+    command = [sys.executable, "-m", "app.local", "shell"]
+    done = subprocess.run(command, cwd=CHECKOUT, env=environment, input=program, text=True, capture_output=True)
+    assert done.returncode == 0, done.stderr
+    assert "task_id" in done.stdout.lower().replace(" ", "_")
 
 
 def test_says_which_child_died_and_stops_the_others(run: Run) -> None:
