@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from difflib import get_close_matches
 from typing import Annotated, Any, Literal, NamedTuple, get_type_hints
 
 import msgspec
 from msgspec import Meta, Raw, Struct
 
-from app.api import json_checks
+from app.api import json_checks, wording
 from app.api.json_checks import Malformed, pointer
 from app.api.problems import Fault
 
@@ -54,8 +53,6 @@ _BRACE = ord("{")
 _WHOLE: frozenset[str] = frozenset()
 _FIELDS = get_type_hints(JobPost, include_extras=True)
 _REQUIRED = ("task_id",)
-_PATH = re.compile(r" - at `\$(.*)`$")
-_STEP = re.compile(r"\.([^.\[\]]+)|\[(\d+)\]")
 
 
 def read_job(raw: bytes | Raw) -> Read:
@@ -163,13 +160,7 @@ def _field_faults(name: str, value: Any, at: str) -> list[Fault]:
     try:
         msgspec.convert(value, _FIELDS[name])
     except msgspec.ValidationError as error:
-        message = str(error)
-        path = _PATH.search(message)
-        if path:
-            message = message[: path.start()]
-            for step in _STEP.finditer(path[1]):
-                at = pointer(at, step[1] or step[2])
-        return [Fault(at, message.replace("`", ""))]
+        return [wording.fault(at, error, _FIELDS[name])]
     return []
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from difflib import get_close_matches
 from typing import Any, TypeVar, get_type_hints
 
@@ -10,15 +9,12 @@ import msgspec
 from flask import request
 from msgspec import Struct
 
-from app.api import problems, requests
+from app.api import problems, requests, wording
 from app.api.bodies import JSON, read_body
 from app.api.json_checks import Malformed, pointer
 from app.api.problems import Fault, Problem
 
 T = TypeVar("T", bound=Struct)
-
-_PATH = re.compile(r" - at `(?:key in )?\$(.*)`$")
-_STEP = re.compile(r"\.([^.\[\]]+)|\[(\d+)\]")
 
 
 def read(kind: type[T], *, empty: bool = False) -> tuple[T, bytes]:
@@ -50,15 +46,6 @@ def _faults(kind: type[Struct], given: dict[str, Any]) -> list[Fault]:
         try:
             msgspec.convert(value, types[name])
         except msgspec.ValidationError as error:
-            faults.append(_fault(at, str(error)))
+            faults.append(wording.fault(at, error, types[name]))
     required = [field.name for field in msgspec.structs.fields(kind) if field.required]
     return faults + [Fault(pointer("", name), "is required") for name in required if name not in given]
-
-
-def _fault(at: str, message: str) -> Fault:
-    if path := _PATH.search(message):
-        message = message[: path.start()]
-        for step in _STEP.finditer(path[1]):
-            if step[1] != "...":
-                at = pointer(at, step[1] or step[2])
-    return Fault(at, message.replace("`", ""))

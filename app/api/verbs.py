@@ -11,7 +11,7 @@ import msgspec
 from flask import Blueprint, Response, request
 from msgspec import Meta, Struct
 
-from app.api import auth, editing, parameters, problems, requests, responses
+from app.api import auth, editing, parameters, problems, requests, responses, wording
 from app.api.bodies import JSON, read_body
 from app.api.idempotency import read_key
 from app.api.jobs import known_id, whole_job
@@ -265,7 +265,7 @@ def _read(kind: type[T]) -> T:
         try:
             msgspec.convert(value, types[name])
         except msgspec.ValidationError as error:
-            faults.append(Fault(at, str(error).replace("`", "")))
+            faults.append(wording.fault(at, error, types[name]))
     required = [field.name for field in msgspec.structs.fields(kind) if field.required]
     faults += [Fault(f"/{name}", "is required") for name in required if name not in given]
     if faults:
