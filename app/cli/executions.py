@@ -30,12 +30,17 @@ def executions() -> None:
 
 @executions.command("list")
 @filter_options
+@click.option("--coming", is_flag=True, help="Those whose time has not come yet, too.")
 @json_option
 @click.pass_obj
-def list_(settings: Settings, /, as_json: bool, limit: int, **given: Any) -> None:
-    """List executions, newest first."""
+def list_(settings: Settings, /, as_json: bool, limit: int, coming: bool, **given: Any) -> None:
+    """List executions, newest first: those whose time has come, unless --coming, --status or --until ask for others."""
     with connect(settings.database_url) as connection:
-        search = Search(connection, filter_of(connection, given), datetime.now(UTC), Users())
+        now = datetime.now(UTC)
+        wanted = filter_of(connection, given)
+        if not (coming or wanted.statuses or wanted.end or (wanted.start and wanted.start > now)):
+            wanted = wanted._replace(end=now)
+        search = Search(connection, wanted, now, Users())
         rows = search.page(None, limit)
         while search.stopped is not None and len(rows) < limit:
             rows += search.page(search.stopped, limit - len(rows))

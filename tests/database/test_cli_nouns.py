@@ -84,6 +84,17 @@ def test_what_cannot_be_done_is_said_with_an_exit_status(
     assert says in output.replace("\n", " ")
 
 
+def test_executions_that_are_coming_are_listed_when_they_are_asked_for(rows: Rows) -> None:
+    result = call("jobs", "add", "make_report", "--schedule", "2030-01-01T00:00:00Z")
+    assert result.exit_code == 0, result.output
+    rows.finished(rows.job(), 0, "FAILED", error="boom")
+    assert [row["status"] for row in read("executions", "list")] == ["FAILED"]
+    for asked in (("--coming",), ("--until", "2035-01-01T00:00:00Z")):
+        assert [row["status"] for row in read("executions", "list", *asked)] == ["PENDING", "FAILED"]
+    for asked in (("--status", "PENDING"), ("--since", "2029-01-01T00:00:00Z")):
+        assert [row["status"] for row in read("executions", "list", *asked)] == ["PENDING"]
+
+
 def test_executions_are_listed_shown_retried_and_cancelled(rows: Rows) -> None:
     job_id = rows.job()
     rows.finished(job_id, 0, "FAILED", error="boom\nbang")
