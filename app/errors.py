@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+MISCONFIGURED = 78
+"""Exit status for settings that cannot work, and for a database that is not migrated (EX_CONFIG of sysexits.h)."""
+
 
 class PgtickError(Exception):
     """Base of all errors that pgtick raises itself."""

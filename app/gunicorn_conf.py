@@ -7,10 +7,29 @@ threads, which would fight for the interpreter. One process per core does the Py
 from __future__ import annotations
 
 import os
+import sys
+from typing import NoReturn
 
+from app.errors import MISCONFIGURED, SettingsError
 from app.settings import Settings
 
-_settings = Settings.from_environment()
+
+def _refuse(faults: list[str]) -> NoReturn:
+    print("\n".join(faults), file=sys.stderr, flush=True)
+    sys.exit(MISCONFIGURED)
+
+
+try:
+    _settings = Settings.from_environment()
+except SettingsError as error:
+    _refuse(error.faults)
+
+
+def on_starting(server: object) -> None:
+    """gunicorn calls it before it listens: what cannot be served is refused once, not by each of its processes."""
+    if faults := _settings.serving_faults():
+        _refuse(faults)
+
 
 bind = f"{_settings.host}:{_settings.port}"
 worker_class = "gevent"

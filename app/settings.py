@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
+from difflib import get_close_matches
 from ipaddress import ip_network
 from typing import Any
 
@@ -71,7 +72,11 @@ class Settings:
     sweep_s: float = _setting(
         1.0, "PGTICK_SWEEP_S", "shortest pause between looks for what came in long after its time without a wake-up"
     )
-    lease_s: float = _setting(30.0, "PGTICK_LEASE_S", "lease of a claim; executions of a dead worker wait so long")
+    lease_s: float = _setting(
+        30.0,
+        "PGTICK_LEASE_S",
+        "executions of a lost host start again after so long; those of a killed process within seconds",
+    )
     renew_s: float = _setting(5.0, "PGTICK_RENEW_S", "pause between lease renewals; at most half of the lease")
     report_s: float = _setting(0.05, "PGTICK_REPORT_S", "longest wait of an outcome for its batch")
     report_batch: int = _setting(500, "PGTICK_REPORT_BATCH", "outcomes written in one statement")
@@ -171,6 +176,22 @@ class Settings:
             f"PGTICK_HOST: {self.host} can be reached from other machines; set PGTICK_TOKENS=true and make tokens with"
             " `pgtick tokens add`, or PGTICK_TRUST_NETWORK=true if everybody who can reach it may do everything"
         ]
+
+    def serving_faults(self) -> list[str]:
+        """What keeps a server of the API from starting: besides api_faults, that it has no database."""
+        return self.api_faults() + ([] if self.database_url else ["DATABASE_URL: is not set"])
+
+    @classmethod
+    def unknown(cls, environment: Mapping[str, str] | None = None) -> list[tuple[str, str]]:
+        """Variables that look like settings and are none, most of them misspelt: each with a sentence on it."""
+        known = [setting.metadata["variable"] for setting in fields(cls)]
+        short = {variable.removeprefix("PGTICK_"): variable for variable in known}
+        found = []
+        for name in sorted(os.environ if environment is None else environment):
+            if name.startswith("PGTICK_") and name not in known:
+                close = get_close_matches(name.removeprefix("PGTICK_"), short, n=1)
+                found.append((name, "is no setting" + (f"; did you mean {short[close[0]]}?" if close else "")))
+        return found
 
 
 LOOPBACK = ("127.0.0.1", "::1", "[::1]", "localhost")

@@ -16,7 +16,7 @@ from app.errors import UnknownTask
 from app.events import emit
 from app.store.connections import is_retryable
 from app.store.idempotency import KeyConflict
-from app.store.pool import Unavailable
+from app.store.pool import NoSchema, Unavailable
 
 MIMETYPE = "application/problem+json"
 RETRY_AFTER_S = 2
@@ -80,7 +80,8 @@ def _answer(error: Exception) -> Response:
     if isinstance(error, UnknownTask):
         return response(422, str(error), errors=[{"pointer": "/task_id", "detail": str(error)}])
     if isinstance(error, Unavailable) or (isinstance(error, psycopg.Error) and is_retryable(error)):
-        answer = response(503, "the database is not available at the moment; try again")
+        passing = "the database is not available at the moment; try again"
+        answer = response(503, str(error) if isinstance(error, NoSchema) else passing)
         answer.headers["Retry-After"] = str(RETRY_AFTER_S)
         return answer
     emit("request_failed", error=error, method=request.method, path=request.path)

@@ -9,13 +9,13 @@ import psycopg
 
 from app import logs
 from app.cli import archive, completion, executions, jobs, schedules, server, tasks, tokens, workers
-from app.errors import PgtickError, SettingsError
+from app.errors import MISCONFIGURED, PgtickError, SettingsError
 from app.settings import Settings
+from app.store.connections import NO_SCHEMA, lacks_schema
+from app.store.pool import NoSchema, Unavailable
 
 UNAVAILABLE = 69
 """Exit status when the database is away (EX_UNAVAILABLE of sysexits.h)."""
-MISCONFIGURED = 78
-"""Exit status for settings that cannot work (EX_CONFIG)."""
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -48,9 +48,17 @@ def main() -> None:
     except SettingsError as error:
         click.echo("\n".join(error.faults), err=True)
         sys.exit(MISCONFIGURED)
-    except psycopg.OperationalError as error:
+    except NoSchema:
+        click.echo(NO_SCHEMA, err=True)
+        sys.exit(MISCONFIGURED)
+    except (psycopg.OperationalError, Unavailable) as error:
         click.echo(f"the database is not available: {error}", err=True)
         sys.exit(UNAVAILABLE)
+    except psycopg.Error as error:
+        if not lacks_schema(error):
+            raise
+        click.echo(NO_SCHEMA, err=True)
+        sys.exit(MISCONFIGURED)
     except PgtickError as error:
         click.echo(str(error), err=True)
         sys.exit(1)

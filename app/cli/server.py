@@ -11,6 +11,7 @@ from typing import Any
 import click
 import psycopg
 
+from app.errors import SettingsError
 from app.places import PlaceError, place
 from app.settings import Settings
 from app.store import migrate as migrations
@@ -28,6 +29,8 @@ def migrate(patience: float) -> None:
 @click.pass_obj
 def api(settings: Settings) -> None:
     """Serve the REST API and the dashboard with gunicorn."""
+    if faults := settings.serving_faults():
+        raise SettingsError(faults)
     arguments = [sys.executable, "-m", "gunicorn", "--config", "python:app.gunicorn_conf", "app.wsgi:app"]
     os.execv(arguments[0], arguments)
 
@@ -43,7 +46,9 @@ def worker(settings: Settings) -> None:
 @click.command()
 @click.pass_obj
 def check(settings: Settings) -> None:
-    """Check settings, database, schema, permissions and clock; exit status 1 when something would not work."""
+    """Check settings, database, schema, permissions and clock; exit status 1 when something would not work.
+
+    Misspelt settings are warned of."""
     faults = [("api", fault) for fault in settings.api_faults()]
     try:
         place(settings.archive)
@@ -51,6 +56,8 @@ def check(settings: Settings) -> None:
         faults.append(("archive", str(error)))
     for name, fault in faults:
         click.echo(f"FAIL  {name:<12}{fault}")
+    for variable, rule in settings.unknown():
+        click.echo(f"warn  {'settings':<12}{variable} {rule}")
     failed = bool(faults)
     with connect(settings.database_url) as connection:
         for name, look in CHECKS.items():

@@ -64,6 +64,16 @@ RETRYABLE = (
 )
 
 
+# SQLSTATEs of names that are not there: a schema, a table, a column, a type, a function.
+UNKNOWN_NAMES = ("3F000", "42P01", "42703", "42704", "42883")
+NO_SCHEMA = "the database has no schema of pgtick, or an older one: run pgtick migrate"
+
+
+def lacks_schema(error: BaseException) -> bool:
+    """Whether our statements name what the database does not have: nobody has migrated it, or not far enough."""
+    return isinstance(error, psycopg.Error) and error.sqlstate in UNKNOWN_NAMES
+
+
 def is_retryable(error: BaseException) -> bool:
     """Whether the same work may succeed later without anybody's help."""
     if not isinstance(error, psycopg.Error):

@@ -18,7 +18,7 @@ from psycopg_pool import ConnectionPool, PoolTimeout
 
 from app.clock import clock
 from app.events import emit
-from app.store.connections import POOLED, conninfo, is_retryable
+from app.store.connections import NO_SCHEMA, POOLED, conninfo, is_retryable, lacks_schema
 
 T = TypeVar("T")
 Connection = psycopg.Connection[Any]
@@ -38,6 +38,10 @@ class Unavailable(Exception):
     """The database did not do the work in time; the same may succeed later."""
 
 
+class NoSchema(Unavailable):
+    """The database is not migrated, or not far enough."""
+
+
 class Pool:
     """Runs work on a connection in autocommit mode. Safe to share between threads."""
 
@@ -52,7 +56,7 @@ class Pool:
     def run(self, work: Callable[[Connection], T], *, patience_s: float = PATIENCE_S) -> T:
         """What `work` returns. It must bear being run again: its first run may have been committed unseen.
 
-        Raises Unavailable after `patience_s` seconds of errors that pass by themselves, others at once.
+        Raises Unavailable after `patience_s` seconds of errors that pass by themselves, NoSchema and others at once.
         """
         deadline = time.monotonic() + patience_s
         pause = 0.01
@@ -60,6 +64,9 @@ class Pool:
             try:
                 return self._try(work, deadline)
             except (psycopg.Error, OSError) as error:
+                if lacks_schema(error):
+                    self._complain(error)
+                    raise NoSchema(NO_SCHEMA) from error
                 if not is_retryable(error) and not isinstance(error, PoolTimeout):
                     raise
                 pause = min(pause * 2, 0.2)

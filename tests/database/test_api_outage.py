@@ -9,7 +9,9 @@ from typing import Any
 import psycopg
 import pytest
 
+from app.store.connections import NO_SCHEMA
 from tests.support.api import Api, running_api
+from tests.support.databases import Server
 
 Connection = psycopg.Connection[Any]
 
@@ -31,6 +33,18 @@ def test_without_a_database_it_is_503_within_2_s(method: str, path: str, how: st
             assert time.monotonic() - began < 3
             assert answer.status_code == 503
             assert int(answer.headers["Retry-After"]) > 0
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [("POST", "/jobs"), ("GET", "/jobs"), ("GET", "/healthz"), ("GET", "/tasks"), ("GET", "/executions")],
+)
+def test_a_database_that_is_not_migrated_is_503_and_says_so(server: Server, method: str, path: str) -> None:
+    with server.database() as dsn, running_api(dsn) as api:
+        answer = api.call(method, path, json={"task_id": "t"} if method == "POST" else None)
+        assert answer.status_code == 503
+        assert answer.json is not None
+        assert answer.json["detail"] == NO_SCHEMA
 
 
 def test_clients_do_not_notice_that_connections_were_cut(api: Api, connection: Connection) -> None:

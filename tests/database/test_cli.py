@@ -8,6 +8,7 @@ import sys
 from typing import Any
 
 import psycopg
+import pytest
 
 from tests.support.databases import CHECKOUT, Server
 
@@ -55,7 +56,51 @@ def test_bad_settings_are_named_and_nothing_runs(dsn: str) -> None:
     assert done.stderr.startswith("PGTICK_LEASE_S: ")
 
 
-def test_a_database_that_is_away_is_one_line_and_an_exit_status() -> None:
-    done = pgtick("postgresql://127.0.0.1:1/none", "check")
+@pytest.mark.parametrize("command", [("check",), ("tasks", "list")])
+def test_a_database_that_is_away_is_one_line_and_an_exit_status(command: tuple[str, ...]) -> None:
+    done = pgtick("postgresql://127.0.0.1:1/none", *command)
     assert done.returncode == 69
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    "command",
+    [("jobs", "list"), ("jobs", "add", "t"), ("tasks", "list"), ("executions", "list"), ("tokens", "add", "ann")],
+)
+def test_a_database_that_is_not_migrated_is_one_line_and_an_exit_status(
+    server: Server, command: tuple[str, ...]
+) -> None:
+    with server.database() as dsn:
+        done = pgtick(dsn, *command)
+    assert done.returncode == 78
+    assert "run pgtick migrate" in done.stderr.splitlines()[-1]
+    assert "Traceback" not in done.stderr
+
+
+def test_check_warns_of_settings_that_are_misspelt(dsn: str) -> None:
+    done = pgtick(dsn, "check", PGTICK_LEESE_S="60")
+    assert done.returncode == 0, done.stdout
+    assert "warn  settings    PGTICK_LEESE_S is no setting; did you mean PGTICK_LEASE_S?" in done.stdout
+
+
+GUNICORN = [sys.executable, "-m", "gunicorn", "--config=python:app.gunicorn_conf", "app.wsgi:app"]
+
+
+@pytest.mark.parametrize("program", [[*PROGRAM, "api"], GUNICORN], ids=["pgtick api", "gunicorn"])
+@pytest.mark.parametrize(
+    ("environment", "said"),
+    [
+        ({"DATABASE_URL": ""}, "DATABASE_URL: is not set"),
+        ({"DATABASE_URL": "postgresql://x/", "PGTICK_HOST": "0.0.0.0"}, "PGTICK_HOST: 0.0.0.0 can be reached"),
+        ({"DATABASE_URL": "postgresql://x/", "PGTICK_LEASE_S": "soon"}, "PGTICK_LEASE_S: 'soon' is not a number"),
+    ],
+)
+def test_an_api_that_cannot_be_served_does_not_start(
+    program: list[str], environment: dict[str, str], said: str
+) -> None:
+    done = subprocess.run(
+        program, cwd=CHECKOUT, env=os.environ | environment, capture_output=True, text=True, timeout=30, check=False
+    )
+    assert done.returncode == 78
+    assert done.stderr.startswith(said)
+    assert len(done.stderr.splitlines()) == 1

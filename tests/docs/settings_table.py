@@ -26,7 +26,10 @@ def written() -> str:
 
 
 def _shown(default: Any) -> str:
-    return f"`{default}`" if default not in ("", ()) else ""
+    """As it would be written in the environment."""
+    if isinstance(default, str | tuple):
+        return f"`{default}`" if default else ""
+    return f"`{str(default).lower().removesuffix('.0')}`"
 
 
 if __name__ == "__main__":

@@ -42,3 +42,17 @@ def test_all_faults_are_listed_with_their_variable() -> None:
 )
 def test_values_that_would_break_a_promise_are_refused(variable: str, value: str) -> None:
     assert faults(**{variable: value})[0].startswith(variable)
+
+
+def test_names_that_are_no_settings_are_told_with_the_nearest_one() -> None:
+    environment = {"PGTICK_POLL": "1", "PGTICK_PORT": "1", "PGTICK_XYZZY": "1", "PGTICK_POLL_S": "1", "PATH": "/bin"}
+    assert Settings.unknown(environment) == [
+        ("PGTICK_POLL", "is no setting; did you mean PGTICK_POLL_S?"),
+        ("PGTICK_PORT", "is no setting; did you mean PORT?"),
+        ("PGTICK_XYZZY", "is no setting"),
+    ]
+
+
+def test_an_api_is_served_with_a_database_only() -> None:
+    assert Settings().serving_faults() == ["DATABASE_URL: is not set"]
+    assert Settings(database_url="postgresql://x/").serving_faults() == []
