@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import psycopg
 import pytest
 
-from tests.docs.examples import fill_in, statements
+from tests.docs.examples import blocks, fill_in, posts, statements
 from tests.support import roles
+from tests.support.api import Api, running_api
 from tests.support.databases import CHECKOUT, Server
+from workers import registry
 
+README = CHECKOUT / "README.md"
+JSON = {"Content-Type": "application/json"}
 GUIDE = CHECKOUT / "migrations" / "README.md"
-DOCUMENTS = [CHECKOUT / "README.md", GUIDE, CHECKOUT / "workers" / "systemd" / "README.md"]
+DOCUMENTS = [README, GUIDE, CHECKOUT / "workers" / "systemd" / "README.md"]
 
 
 @pytest.fixture
@@ -35,12 +41,18 @@ def values(connection: psycopg.Connection[Any]) -> dict[str, str]:
         "with gone as (delete from pgtick.pending_executions where job_id = %s returning *)"
         " insert into pgtick.finished_executions (job_id, scheduled_at, user_id, task_key, status, attempt, due_at,"
         " finished_at, error)"
-        " select job_id, scheduled_at, user_id, task_key, 'FAILED', 4, due_at, now(), 'TimeoutError' from gone"
+        " select job_id, scheduled_at, user_id, task_key, 'FAILED', 4, due_at, now(), 'timed out after 30 s' from gone"
         " returning pgtick.execution_id(scheduled_at, job_id)",
         [failed],
     ).fetchone()
     assert execution_id is not None
     return {"job_id": once, "recurring_job_id": recurring, "execution_id": execution_id[0], "worker": "host"}
+
+
+@pytest.fixture
+def api(dsn: str) -> Iterator[Api]:
+    with running_api(dsn) as api:
+        yield api
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(CHECKOUT)))
@@ -52,6 +64,20 @@ def test_every_example_runs_as_an_operator(
     with psycopg.connect(roles.address(owner_dsn, "operator"), autocommit=True) as operator:
         for statement in statements(document):
             operator.execute(fill_in(statement, values))  # type: ignore[arg-type]
+
+
+def test_the_tasks_of_the_readme_take_the_jobs_it_posts(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registry, "registered", {})
+    registry.load(["workers.tasks.examples"])
+    for code in blocks(README, "python"):
+        exec(code, {"__name__": "shop.tasks"})
+    query = "insert into pgtick.tasks (task_id, target, parameters_schema) values (%s, %s, %s)"
+    for known in registry.registered.values():
+        schema = None if known.schema is None else json.dumps(known.schema)
+        api.services.pool.run(lambda c, t=known, s=schema: c.execute(query, [t.task_id, t.target, s]))  # type: ignore[misc]
+    answers = [(path, api.call(method, path, data=body, headers=JSON)) for method, path, body in posts(README)]
+    assert {path for path, _ in answers} == {"/jobs", "/tasks/bill", "/operations"}
+    assert [(path, answer.text) for path, answer in answers if answer.status_code >= 300] == []
 
 
 def test_the_guide_shows_every_view_and_everything_an_operator_may_call(

@@ -75,6 +75,13 @@ def test_stopping_waits_longer_than_draining() -> None:
     assert {worker["KillMode"], api["KillMode"]} == {"mixed"}
 
 
+@pytest.mark.parametrize("unit", [*SERVICES, "pgtick.target"])
+def test_the_guide_installs_what_units_name_as_their_documentation(unit: str) -> None:
+    named = re.search(r"^Documentation=file://(\S+)$", (FOLDER / unit).read_text(), re.MULTILINE)
+    assert named
+    assert f"README.md {named[1]} " in (FOLDER / "README.md").read_text()
+
+
 def test_the_example_environment_sets_what_settings_know() -> None:
     known = {setting.metadata["variable"] for setting in Settings.__dataclass_fields__.values()}
     lines = (FOLDER / "pgtick.env.example").read_text().splitlines()
