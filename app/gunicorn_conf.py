@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from app.errors import MISCONFIGURED, SettingsError
 from app.settings import Settings
@@ -29,6 +29,15 @@ def on_starting(server: object) -> None:
     """gunicorn calls it before it listens: what cannot be served is refused once, not by each of its processes."""
     if faults := _settings.serving_faults():
         _refuse(faults)
+
+
+def worker_exit(server: object, worker: Any) -> None:
+    """gunicorn calls it in a process that ends: threads left to the interpreter would end in tracebacks."""
+    from app.api.services import EXTENSION
+
+    services = getattr(worker.wsgi, "extensions", {}).get(EXTENSION)
+    if services is not None:
+        services.close()
 
 
 bind = f"{_settings.host}:{_settings.port}"

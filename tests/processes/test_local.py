@@ -79,6 +79,7 @@ def test_runs_a_first_job_and_stops_cleanly_on_ctrl_c(run: Run) -> None:
     run.process.send_signal(signal.SIGINT)
     assert run.process.wait(timeout=30) == 0
     assert run.said().endswith("==> Stopped\n")
+    assert "Traceback" not in run.said()
     assert all_gone(children)
 
 
