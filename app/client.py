@@ -8,7 +8,8 @@ change does.
         enqueue(connection, "send_invoice", {"order": 7})        # now
         enqueue(connection, "remind", {"order": 7}, schedule="2030-01-01T09:00:00+01:00")
 
-Nothing else of pgtick is needed where this runs, and nothing is sent before the commit.
+Nothing else of pgtick is needed where this runs, and nothing is sent before the commit. Its packages are app, workers
+and migrations: a program with a package of one of these names calls pgtick.create_job in SQL or posts over REST.
 """
 
 from __future__ import annotations
@@ -48,7 +49,8 @@ def enqueue(
 
     `schedule` is "now", an aware datetime or its ISO 8601 text, or a cron expression in `timezone`. `traceparent` and
     `tracestate` are those of W3C Trace Context; when they are none, the job has no trace. Raises the driver's error for
-    what cannot be: an unknown task, a schedule that is none.
+    what cannot be: an unknown task, a schedule that is none. Parameters are not checked against the task's: where they
+    do not fit, the attempts fail.
     """
     if isinstance(schedule, datetime):
         if schedule.tzinfo is None:

@@ -81,7 +81,9 @@ class Settings:
     report_s: float = _setting(0.05, "PGTICK_REPORT_S", "longest wait of an outcome for its batch")
     report_batch: int = _setting(500, "PGTICK_REPORT_BATCH", "outcomes written in one statement")
     horizon_s: float = _setting(60.0, "PGTICK_HORIZON_S", "how far ahead recurring occurrences are made pending")
-    janitor_s: float = _setting(5.0, "PGTICK_JANITOR_S", "pause between rounds of the janitor")
+    janitor_s: float = _setting(
+        5.0, "PGTICK_JANITOR_S", "pause between rounds of the janitor, which takes back what killed processes held"
+    )
     kill_after_s: float = _setting(
         5.0,
         "PGTICK_KILL_AFTER_S",
