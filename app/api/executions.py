@@ -7,12 +7,12 @@ from datetime import datetime
 from flask import Blueprint, Response
 
 from app.api import filters, pagination, problems, responses
-from app.api.jobs import BEFORE_CREATION
 from app.api.services import current
 from app.clock import clock
 from app.domain.execution import ExecutionId
 from app.domain.ids import parse_uuid
 from app.store import executions, jobs
+from app.store.job_search import BEFORE_CREATION
 from app.store.pool import Connection
 from app.store.search import Position, Row, Search
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from datetime import timedelta
 from functools import partial
 from typing import Any
 
@@ -23,13 +22,14 @@ from app.domain.trace import read_trace
 from app.schedule import horizon
 from app.schedule.errors import ScheduleError, ScheduleErrors
 from app.schedule.policies import Policies
-from app.store import job_search, jobs
+from app.store import job_search, jobs, last_runs
+from app.store.job_search import BEFORE_CREATION
+from app.store.last_runs import LastRun
+from app.store.pool import Connection
 from app.store.search import Filter
 from app.store.tasks import Tasks
 
 MAX_BATCH = 10_000
-BEFORE_CREATION = timedelta(minutes=1)
-"""No execution of a job is so much older than the job: history before that need not be looked through."""
 
 TURN = 200
 """After so many jobs of a batch, other requests of this process get their turn."""
@@ -108,10 +108,15 @@ def create_batch() -> Response:
 @blueprint.get("/jobs")
 def index() -> Response:
     wanted, position, limit = filters.read_listing()
-    users = current().users
-    page = current().pool.run(lambda c: job_search.page(c, wanted, position, limit, clock.now_utc(), users))
+    users, now = current().users, clock.now_utc()
+
+    def look(connection: Connection) -> tuple[job_search.Page, list[job_search.Listed]]:
+        page = job_search.page(connection, wanted, position, limit, now, users)
+        return page, job_search.with_last_runs(connection, page.items, now)
+
+    page, found = current().pool.run(look)
     cursor = page.next and pagination.write_cursor(page.next)
-    items = [_listed(item) for item in page.items]
+    items = [_listed(item) for item in found]
     return responses.answer({"jobs": items, "next_cursor": cursor}, 200, pagination.link(cursor))
 
 
@@ -161,6 +166,7 @@ def _listed(item: job_search.Listed) -> dict[str, Any]:
         "finished_at": responses.rfc3339(run["finished_at"]),
         "attempt": run["attempt"],
         "error": run["error"],
+        **_last_run(item.last),
         "next_run_at": responses.rfc3339(job["next_run_at"]),
         "parameters": responses.raw(job["parameters"]),
         "created_at": responses.rfc3339(job["created_at"]),
@@ -170,15 +176,21 @@ def _listed(item: job_search.Listed) -> dict[str, Any]:
     }
 
 
+def _last_run(last: LastRun | None) -> dict[str, Any]:
+    return {"last_status": last and last.status, "last_run_at": last and responses.rfc3339(last.at)}
+
+
 def whole_job(job_id: str) -> dict[str, Any]:
     """A job as it is shown alone."""
     row = current().pool.run(lambda c: jobs.get(c, job_id))
     if row is None:
         raise problems.not_found("job")
-    wanted = Filter(job_id=job_id, start=row["created_at"] - BEFORE_CREATION)
-    users = current().users
-    page = current().pool.run(lambda c: job_search.page(c, wanted, None, 1, clock.now_utc(), users))
+    since = row["created_at"] - BEFORE_CREATION
+    wanted, users, now = Filter(job_id=job_id, start=since), current().users, clock.now_utc()
+    page = current().pool.run(lambda c: job_search.page(c, wanted, None, 1, now, users))
     run = page.items[0].execution if page.items else None
+    planned = row["planned_through"] or (run["scheduled_at"] if run else None)
+    last = current().pool.run(lambda c: last_runs.read(c, {job_id: planned}, since, now)).get(job_id)
     policies = _policies(row)
     active = row["paused_at"] is None and row["problem"] is None and row["cancelled_at"] is None
     first = row["next_run_at"] if active else None
@@ -201,6 +213,7 @@ def whole_job(job_id: str) -> dict[str, Any]:
         "user_id": row["user_id"],
         "task_id": row["task_id"],
         "status": run and run["status"],
+        **_last_run(last),
         "schedule": responses.job_schedule(row),
         "next_runs": coming,
         "execution": None if run is None else responses.execution(run | {"task_id": row["task_id"]}),

@@ -8,6 +8,14 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta, Struct
 
 Status = Literal["PENDING", "IN_PROGRESS", "RETRYING", "COMPLETED", "FAILED", "CANCELLED", "SKIPPED"]
+LastStatus = Annotated[
+    Literal["COMPLETED", "FAILED", "CANCELLED"] | None,
+    Meta(
+        description="how the newest run that has ended ended, whatever the filters; null: none has, of those scheduled"
+        " within 36 hours or at the last planned time"
+    ),
+]
+LastRunAt = Annotated[datetime | None, Meta(description="when that run was scheduled")]
 Count = Annotated[int, Meta(ge=0)]
 JobId = Annotated[str, Meta(description="UUIDv7: sorts by creation", examples=["01a22b71-1d75-740f-a9c2-cdb05c1549c9"])]
 ExecutionId = Annotated[str, Meta(description="`<scheduled_at in µs since the epoch>-<job_id>`")]
@@ -102,6 +110,8 @@ class ListedJob(Struct):
     finished_at: datetime | None
     attempt: int
     error: str | None
+    last_status: LastStatus
+    last_run_at: LastRunAt
     next_run_at: datetime | None
     parameters: dict[str, Any]
     created_at: datetime
@@ -124,6 +134,8 @@ class Job(Struct):
     user_id: str
     task_id: str
     status: Status | None
+    last_status: LastStatus
+    last_run_at: LastRunAt
     schedule: Schedule
     next_runs: list[datetime]
     execution: Annotated[Execution | None, Meta(description="its newest")]

@@ -4,22 +4,27 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
 from psycopg.rows import dict_row
 
 from app.domain.job import CRON
+from app.store import last_runs
+from app.store.last_runs import LastRun
 from app.store.pool import Connection
 from app.store.search import Filter, Position, Row, Search
 from app.store.users import Users
 
 BUDGET_S = 1.0
 MOST_AT_ONCE = 5_000
+BEFORE_CREATION = timedelta(minutes=1)
+"""No execution of a job is so much older than the job: history before that need not be looked through."""
 
 _JOBS = """
 select j.job_id::text, j.user_id, j.task_id, j.schedule_type, j.expression, j.timezone, j.run_at,
-       j.parameters::text as parameters, j.created_at, j.cancelled_at, s.next_run_at, s.paused_at, s.problem
+       j.parameters::text as parameters, j.created_at, j.cancelled_at, s.next_run_at, s.paused_at, s.problem,
+       s.planned_through
 from pgtick.jobs j
 left join pgtick.schedules s using (job_id)
 where j.job_id = any (%s::uuid[])
@@ -27,10 +32,11 @@ where j.job_id = any (%s::uuid[])
 
 
 class Listed(NamedTuple):
-    """A job, and its newest execution that matches."""
+    """A job, its newest execution that matches, and its newest run that has ended, whether that matches or not."""
 
     job: dict[str, Any]
     execution: Row
+    last: LastRun | None = None
 
 
 class Page(NamedTuple):
@@ -72,6 +78,16 @@ def page(
         here, size = _place(rows[-1]), min(size * 4, MOST_AT_ONCE)
         if time.monotonic() > deadline:
             return Page(found, here)
+
+
+def with_last_runs(connection: Connection, items: Sequence[Listed], now: datetime) -> list[Listed]:
+    """The same, each with its last run as far as `last_runs` looks back."""
+    since = min((listed.job["created_at"] for listed in items), default=now) - BEFORE_CREATION
+    planned = {
+        listed.job["job_id"]: listed.job["planned_through"] or listed.execution["scheduled_at"] for listed in items
+    }
+    found = last_runs.read(connection, planned, since, now)
+    return [listed._replace(last=found.get(listed.job["job_id"])) for listed in items]
 
 
 def _jobs(connection: Connection, job_ids: Sequence[str]) -> dict[str, dict[str, Any]]:

@@ -13,6 +13,7 @@ def _read(name: str) -> str:
 
 
 read_jobs = _read("read_jobs")
+last_runs = _read("last_runs")
 pending_partitions = _read("pending_partitions")
 overlooked = _read("overlooked")
 held_tasks = _read("held_tasks")

@@ -126,6 +126,40 @@ def test_a_job_shows_its_newest_execution_that_matches(api: Api, rows: Rows) -> 
     assert len(api.get("/executions")["executions"]) == len(api.get(f"/jobs/{job_id}/executions")["executions"]) == 7
 
 
+def test_a_job_tells_how_its_newest_run_that_has_ended_did_end(api: Api, rows: Rows, connection: Connection) -> None:
+    failing, daily, monthly, fresh = (rows.job(expression="* * * * *") for _ in range(4))
+    single = rows.job()
+    connection.execute("select pgtick.ensure_partitions(since => now() - interval '40 days')")
+    connection.execute("update pgtick.jobs set created_at = now() - interval '40 days'")
+    for minute in range(4):
+        rows.finished(failing, minute * 60, "COMPLETED" if minute < 2 else "FAILED")
+    rows.finished(failing, 270, "SKIPPED")
+    rows.running(failing, 300)
+    rows.finished(failing, 2 * HOUR, "CANCELLED")
+    rows.finished(daily, -23 * HOUR, "FAILED")
+    rows.finished(monthly, -30 * 24 * HOUR, "CANCELLED")
+    rows.finished(single, 60)
+    for job_id in (failing, daily, monthly, fresh):
+        rows.standing(job_id, HOUR)
+    connection.execute(
+        "update pgtick.schedules set planned_through = %s where job_id = %s", [rows.at(-30 * 24 * HOUR), monthly]
+    )
+    expected = {
+        failing: ("FAILED", 180.0),
+        daily: ("FAILED", -23 * HOUR),
+        monthly: ("CANCELLED", -30 * 24 * HOUR),
+        fresh: (None, None),
+        single: ("COMPLETED", 60.0),
+    }
+    for query in ({}, {"user_id": "ann", "status": "PENDING,COMPLETED"}):
+        found = {job["job_id"]: job for job in api.get("/jobs", **query)["jobs"]}
+        assert found.keys() == expected.keys()
+        for job_id, (status, at) in expected.items():
+            time = None if at is None else rows.at(at).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+            for job in (found[job_id], api.get(f"/jobs/{job_id}")):
+                assert (job["last_status"], job["last_run_at"]) == (status, time)
+
+
 @pytest.mark.parametrize("query", [{}, {"status": "COMPLETED"}, {"user_id": "ann", "status": "COMPLETED,FAILED"}])
 def test_recurring_jobs_are_on_one_page_only(api: Api, rows: Rows, query: dict[str, str]) -> None:
     """Ten minutely jobs with history, of which half stand no more, and one-offs between them."""

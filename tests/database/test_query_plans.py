@@ -15,7 +15,7 @@ import pytest
 from psycopg.rows import dict_row
 
 from app.domain.ids import uuid7s
-from app.store import queries
+from app.store import last_runs, queries
 from app.store.connections import HOT_SETTINGS
 from app.store.search import Filter, Search
 from app.store.users import Users
@@ -266,3 +266,22 @@ def test_a_page_of_a_listing_reads_little_more_than_it_shows(database: Database,
         assert reading.scanned_in_full == {}
         largest = max(reading.rows.values(), default=0)
         assert largest <= max(2 * limit, SMALL), reading.rows
+
+
+def test_the_last_runs_of_a_page_of_jobs_are_looked_for_by_key_in_the_hours_that_count(database: Database) -> None:
+    ids = uuid7s(50, (database.now - timedelta(days=14)).timestamp())
+    earlier = database.now - timedelta(days=10)
+    connection = Explaining(database.api)
+    values = {
+        "job_ids": ids,
+        "planned": [earlier, *[None] * 49],
+        "earlier": [earlier],
+        "low": database.now - last_runs.SPAN,
+        "high": database.now,
+    }
+    connection.cursor().execute(queries.last_runs, values)
+    [reading] = connection.readings
+    hours = reading.partitions("finished_executions")
+    assert len(hours) <= last_runs.SPAN // timedelta(hours=1) + 2
+    assert reading.indexes("finished_executions") <= {"finished_executions_pkey"}
+    assert sum(reading.rows.values()) <= len(ids)
