@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from flask import request
 
+from app.clock import clock
 from app.dashboard import backend, session
 from app.dashboard.backend import Refused
 from app.schedule.dates import parse_date
@@ -60,6 +61,16 @@ def following(cursor: str | None) -> dict[str, str] | None:
     if cursor is None:
         return None
     return {name: text for name, text in request.args.items() if name != "said"} | {"cursor": cursor}
+
+
+def at(ahead: timedelta) -> str:
+    """The time so far ahead, as the API takes it."""
+    return (clock.now_utc() + ahead).isoformat().replace("+00:00", "Z")
+
+
+def soon() -> str:
+    """The end of what is due: a second ahead, for what is about to start."""
+    return at(timedelta(seconds=1))
 
 
 def task_names() -> list[str]:

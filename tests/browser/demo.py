@@ -64,7 +64,10 @@ def fill(connection: psycopg.Connection, executions: int = EXECUTIONS) -> dict[s
     found |= _present(connection, keys, workers, now)
     connection.execute(
         "insert into pgtick.findings (kind, subject, sentence) values ('old_snapshot', '4711', %s)",
-        ["A transaction of psql (pid 4711, user report) has been open for 26 min: VACUUM removes nothing meanwhile."],
+        [
+            "A transaction of psql (pid 4711, user report) has been open since 2026-11-30 14:06:07+00: VACUUM removes"
+            " nothing meanwhile."
+        ],
     )
     connection.execute("analyze")
     return found
@@ -82,6 +85,14 @@ def _tasks(connection: psycopg.Connection) -> dict[str, int]:
             [name, f"app.tasks:{name}", description, queue],
         )
     connection.execute("insert into pgtick.tasks (task_id, target) values (%s, 'app.tasks:export')", [UNSERVED])
+    schema = {
+        "type": "object",
+        "properties": {"day": {"type": "string", "examples": ["yesterday"]}, "as": {"enum": ["pdf", "html"]}},
+        "required": ["day"],
+    }
+    connection.execute(
+        "update pgtick.tasks set parameters_schema = %s where task_id = 'nightly_report'", [Jsonb(schema)]
+    )
     connection.execute("insert into pgtick.users (user_id) select unnest(%s::text[])", [list(USERS)])
     return dict(connection.execute("select task_id, task_key from pgtick.tasks").fetchall())
 
@@ -211,6 +222,9 @@ def _schedules(connection: psycopg.Connection, keys: dict[str, int], now: dateti
         if n == 2:
             found["recurring"] = job_id
             _runs_of(connection, job_id, user, keys[task], now)
+        elif n == 7:
+            found["failing"] = job_id
+            _runs_of(connection, job_id, user, keys[task], now, (1, 2, 3))
         elif n == 3:
             connection.execute(
                 "update pgtick.schedules set paused_at = now() - interval '2 hours', paused_note = %s"
@@ -221,11 +235,13 @@ def _schedules(connection: psycopg.Connection, keys: dict[str, int], now: dateti
     return found
 
 
-def _runs_of(connection: psycopg.Connection, job_id: str, user: str, key: int, now: datetime) -> None:
+def _runs_of(
+    connection: psycopg.Connection, job_id: str, user: str, key: int, now: datetime, failing: tuple[int, ...] = (7, 23)
+) -> None:
     quarter = now.replace(minute=now.minute // 15 * 15, second=0, microsecond=0)
     for n in range(1, 60):
         at = quarter - timedelta(minutes=15 * n)
-        failed = n in (7, 23)
+        failed = n in failing
         connection.execute(
             "insert into pgtick.finished_executions (job_id, scheduled_at, user_id, task_key, status, attempt, due_at,"
             " started_at, finished_at, worker_id, error) values (%s, %s, %s, %s, %s, %s, %s, %s, %s, 1, %s)",

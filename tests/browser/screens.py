@@ -35,6 +35,7 @@ def pages(ids: dict[str, str]) -> dict[str, str]:
         "execution-late": f"/ui/executions/{ids['late']}",
         "jobs": "/ui/jobs",
         "job": f"/ui/jobs/{ids['recurring']}",
+        "job-failing": f"/ui/jobs/{ids['failing']}",
         "job-paused": f"/ui/jobs/{ids['paused']}",
         "job-form": "/ui/jobs/new?task_id=nightly_report&when=cron&expression=30+2+*+*+*&timezone=America/New_York",
         "job-cancel": f"/ui/jobs/{ids['recurring']}/cancel",
@@ -44,6 +45,8 @@ def pages(ids: dict[str, str]) -> dict[str, str]:
         "database": "/ui/database",
         "login": "/ui/login",
         "nothing": "/ui/jobs?status=SKIPPED",
+        "error": "/ui/jobs/01a22b40-bc8d-7a70-9b34-932b6c6eb555",
+        "docs": "/docs",
     }
 
 

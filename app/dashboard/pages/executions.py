@@ -8,7 +8,6 @@ from typing import Any
 from flask import Response, request
 from werkzeug.wrappers import Response as AnyResponse
 
-from app.clock import clock
 from app.dashboard import acts, backend, formats, listings, session
 from app.dashboard.blueprint import blueprint, go, page
 from app.domain.execution import COMPLETED, FINAL, PENDING, STATUSES, ExecutionId
@@ -28,10 +27,10 @@ def executions() -> Response:
     bounded = "error" in wanted.query and "start_time" not in wanted.query
     if bounded:
         # No index knows texts: without a bound a rare one is looked for in all of history.
-        wanted.query["start_time"] = _at(-ERROR_SPAN)
+        wanted.query["start_time"] = listings.at(-ERROR_SPAN)
     if "coming" not in request.args and "end_time" not in wanted.query and not _only_coming(wanted.query):
         # Newest first would begin with next month.
-        wanted.query["end_time"] = _at(timedelta(seconds=1))
+        wanted.query["end_time"] = listings.soon()
     found = wanted.read("/executions", LIMIT)
     return page(
         "executions.html",
@@ -42,10 +41,6 @@ def executions() -> Response:
         statuses=STATUSES,
         tasks=listings.task_names(),
     )
-
-
-def _at(ahead: timedelta) -> str:
-    return (clock.now_utc() + ahead).isoformat().replace("+00:00", "Z")
 
 
 def _only_coming(query: dict[str, Any]) -> bool:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from flask import Response, request, url_for
+from markupsafe import Markup
 from werkzeug.wrappers import Response as AnyResponse
 
 from app.clock import clock
 from app.dashboard import acts, backend, formats, listings, plots
 from app.dashboard.blueprint import blueprint, go, page
-from app.domain.execution import STATUSES
+from app.domain.execution import FINAL, STATUSES
 from app.domain.job import CRON
 from app.schedule.cron import parse
 from app.schedule.errors import ScheduleError
@@ -29,7 +30,7 @@ def jobs() -> Response:
     found = wanted.read("/jobs", LIMIT)
     return page(
         "jobs.html",
-        rows=found.get("jobs", []),
+        rows=[(job, standing(job, matched="status" in wanted.query)) for job in found.get("jobs", [])],
         next=listings.following(found.get("next_cursor")),
         wanted=wanted,
         statuses=STATUSES,
@@ -41,7 +42,9 @@ def jobs() -> Response:
 @blueprint.get("/ui/jobs/<job_id>")
 def job(job_id: str) -> Response:
     found = backend.get(f"/jobs/{job_id}")
-    runs = backend.get(f"/jobs/{job_id}/executions", limit=RUNS)["executions"]
+    # What is still to come of a recurring job is told by its next runs.
+    due = {"end_time": listings.soon()} if found["schedule"]["type"] == CRON else {}
+    runs = backend.get(f"/jobs/{job_id}/executions", limit=RUNS, **due)["executions"]
     coming = backend.get(f"/jobs/{job_id}/next", n=COMING)
     # By the execution's own id where there is one: its time names the partition to look in.
     known = found["execution"]["execution_id"] if found["schedule"]["type"] != CRON and found["execution"] else job_id
@@ -49,6 +52,7 @@ def job(job_id: str) -> Response:
     return page(
         "job.html",
         job=found,
+        standing=standing(found),
         runs=runs,
         why=why,
         words=coming["description"] if found["schedule"]["type"] == CRON else in_words(found["schedule"]),
@@ -58,6 +62,40 @@ def job(job_id: str) -> Response:
         timeline=timeline(runs),
         acts=acts.of_job(found),
     )
+
+
+class Standing(NamedTuple):
+    """How a job stands in a word, when its last run was planned, and when the next one is."""
+
+    status: str | None
+    last_at: str | None
+    next_at: str | None
+
+
+def standing(job: dict[str, Any], *, matched: bool = False) -> Standing:
+    """A recurring job stands as its last run ended: its newest execution is nearly always one to come.
+
+    `matched`: it was looked for by a status, so it is shown with the execution that has it.
+    """
+    status, at = job["status"], job.get("scheduled_at")
+    if "execution" in job:
+        at = job["execution"] and job["execution"]["scheduled_at"]
+    waits = status in ("PENDING", "RETRYING")
+    next_at = job["next_run_at"] if "next_run_at" in job else next(iter(job["next_runs"]), None)
+    if job["cancelled_at"] or job["paused_at"]:
+        next_at = None
+    elif next_at is None and waits:
+        next_at = at
+    if matched and not waits:
+        return Standing(status, at, next_at)
+    started = None if waits or status in FINAL else at
+    if job["cancelled_at"]:
+        word = "CANCELLED"
+    elif job["paused_at"] or job["problem"]:
+        word = "PAUSED" if job["paused_at"] else "BROKEN"
+    else:
+        word = job["last_status"] if job["schedule"]["type"] == CRON and waits and job["last_status"] else status
+    return Standing(word, started or job["last_run_at"], next_at)
 
 
 def chosen_policies(job: dict[str, Any]) -> dict[str, Any]:
@@ -104,10 +142,14 @@ def act_on_job(job_id: str, verb: str) -> AnyResponse:
         ("User", found["user_id"]),
         ("Schedule", in_words(found["schedule"])),
         ("Next run", formats.when(found["next_runs"][0]) if found["next_runs"] else "none"),
-        ("Last or next execution", (found["status"] or "none").lower().replace("_", " ")),
+        ("Last run", Markup("{} {}").format(*_last(found)) if found["last_status"] else "none has ended"),
         ("Parameters", formats.brief(found["parameters"])),
     ]
     return page("confirm.html", act=act, facts=facts, back=back)
+
+
+def _last(job: dict[str, Any]) -> tuple[str, Markup]:
+    return job["last_status"].lower(), formats.when(job["last_run_at"])
 
 
 @blueprint.route("/ui/executions/<execution_id>/<any(cancel, rerun):verb>", methods=["GET", "POST"])
