@@ -59,6 +59,26 @@ def test_the_form_says_what_is_wrong_while_it_is_filled_in(browser: Browser) -> 
     assert browser.find("[name=expression]").get_attribute("value") == "30 2 * * *"
 
 
+def test_choosing_a_task_begins_its_parameters_and_leaves_alone_what_was_typed(working: Site, browser: Browser) -> None:
+    working.connection.execute(
+        "insert into pgtick.tasks (task_id, target, parameters_schema) values ('mail', 'x', %s)",
+        ['{"properties": {"to": {"type": "string"}, "cc": {"type": "array"}}, "required": ["to"]}'],
+    )
+
+    def typed() -> str:
+        return (browser.find("[name=parameters]").get_attribute("value") or "").replace("\n", "")
+
+    browser.open("/ui/jobs/new")
+    browser.fill("task_id", "mail")
+    assert typed() == '{  "to": ""}'
+    assert browser.find("#hint-parameters").text == "to (string), required; cc (array)"
+    browser.fill("task_id", "quick")
+    assert typed() == "{}"
+    browser.fill("parameters", '{"day": 1}')
+    browser.fill("task_id", "mail")
+    assert typed() == '{"day": 1}'
+
+
 def test_a_date_is_taken_in_the_zone_of_the_form(browser: Browser) -> None:
     at = (datetime.now(ZoneInfo("Europe/Berlin")) + timedelta(days=1)).replace(microsecond=0)
     make(browser, "nap", when="date", date=f"{at:%Y-%m-%dT%H:%M:%S}")

@@ -11,7 +11,7 @@ from typing import Any
 from flask import Response, request
 from werkzeug.wrappers import Response as AnyResponse
 
-from app.dashboard import backend, session
+from app.dashboard import backend, samples, session
 from app.dashboard.backend import Refused
 from app.dashboard.blueprint import blueprint, go, page
 from app.dashboard.pages.jobs import chosen_policies
@@ -34,7 +34,7 @@ _PLACES = {
     "/policies/overlap": "overlap",
     "/policies/missed": "missed",
 }
-EMPTY = {"when": "now", "parameters": "{}"}
+EMPTY = {"when": "now"}
 _WHEN = {"NOW": "now", "DATE": "date", "CRON": "cron"}
 _NUMBERS = ("max_retries", "timeout_s")
 _POLICIES = ("overlap", "missed", "jitter_s", "expires_after_s")
@@ -238,14 +238,38 @@ def _by_field(refused: Refused) -> dict[str, list[str]]:
     return faults
 
 
+@dataclass
+class Choice:
+    """A task to choose: its name, whether a worker knows it, and what its parameters begin with."""
+
+    task_id: str
+    served: bool
+    parameters: str
+    members: str
+
+
+def _choice(task: dict[str, Any]) -> Choice:
+    schema = task["parameters_schema"]
+    told = [
+        f"{name}{f' ({kind})' if kind else ''}{', required' if required else ''}"
+        for name, kind, required in samples.members(schema)
+    ]
+    return Choice(task["task_id"], task["served"], samples.parameters(schema), "; ".join(told))
+
+
 def _form(given: Given, found: Preview, status: int = 200, job: dict[str, Any] | None = None) -> Response:
+    tasks = [_choice(task) for task in backend.get("/tasks")["tasks"]]
+    chosen = next((task for task in tasks if task.task_id == given.get("task_id")), None)
+    if "parameters" not in given:
+        given = {**given, "parameters": chosen.parameters if chosen else "{}"}
     return page(
         "job_form.html",
         status,
         given=given,
+        chosen=chosen,
         job=job,
         preview=found,
-        tasks=backend.get("/tasks")["tasks"],
+        tasks=tasks,
         zones=sorted(zone_names()),
         overlaps=OVERLAPS,
         missed=MISSED,

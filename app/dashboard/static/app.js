@@ -130,7 +130,17 @@ function jobForm(form) {
       else input?.removeAttribute("aria-invalid");
     }
   };
+  // What a task begins with goes in where nobody has typed anything else.
+  const task = form.elements.task_id, parameters = form.elements.parameters;
+  let begun = task?.selectedOptions?.[0]?.dataset.parameters ?? "{}";
+  const begin = () => {
+    const { parameters: sample = "{}", members = "" } = task.selectedOptions[0].dataset;
+    if (["", "{}", begun].includes(parameters.value.trim())) parameters.value = sample;
+    document.getElementById("hint-parameters").textContent = members;
+    begun = sample;
+  };
   form.addEventListener("input", (event) => {
+    if (event.target === task) begin();
     touched.add(event.target.name);
     arrange();
     clearTimeout(timer);
