@@ -42,18 +42,13 @@ order by minute
 
 # As pgtick.overview, but counting no more than it takes to see that there is a backlog, and without unnesting.
 _STATE = f"""
-select now() as at, due.waiting, due.late, recent.starts_per_s, hour.failed as failed_1h, recent.p50_ms, recent.p99_ms,
+select now() as at, due.waiting, due.late, recent.starts_per_s, recent.p50_ms, recent.p99_ms,
        (select count(*) from pgtick.running_executions where due_at <= now()) as running, alive.workers, alive.capacity
 from (
     select count(*) as waiting,
            count(*) filter (where due_at < now() - interval '2 seconds' and priority between 1 and 4) as late
     from (select due_at, priority from pgtick.pending_executions where due_at <= now() limit {MOST_COUNTED}) as counted
 ) as due
-cross join (
-    select coalesce(sum(failed), 0)::bigint as failed
-    from pgtick.execution_stats
-    where minute > now() - interval '1 hour'
-) as hour
 cross join (
     select coalesce(sum(started) filter (where minute = date_trunc('minute', now()) - interval '1 minute'), 0) / 60.0
                as starts_per_s,
@@ -84,6 +79,22 @@ cross join lateral (
 left join pgtick.tasks t using (task_key)
 order by p.due_at
 limit %(n)s
+"""
+
+# What is due next by the index that claims go by, and no more than so much of it.
+_RETRYING = f"""
+select count(*) filter (where near.attempt > 0) as executions, count(*) >= {MOST_COUNTED} as more
+from (
+    select p.attempt
+    from generate_series(1, 4) as level (priority)
+    cross join lateral (
+        select e.attempt from pgtick.pending_executions e
+        where e.priority = level.priority and e.due_at > now() - interval '1 hour'
+        order by e.due_at
+        limit {MOST_COUNTED}
+    ) as p
+    limit {MOST_COUNTED}
+) as near
 """
 
 _COMING = """
@@ -208,6 +219,11 @@ def minutes(connection: Connection, span: int) -> list[Row]:
 def late(connection: Connection, user_id: str | None, limit: int) -> list[Row]:
     """What is due and not started, the latest first."""
     return _rows(connection, _LATE, user_id=user_id, n=limit)
+
+
+def retrying(connection: Connection) -> Row:
+    """How many executions wait for another attempt; of more than MOST_COUNTED pending only the next are looked at."""
+    return _rows(connection, _RETRYING)[0]
 
 
 def coming(connection: Connection, user_id: str | None, until: datetime) -> dict[datetime, int]:

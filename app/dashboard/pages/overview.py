@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from flask import Response
 
 from app.clock import clock
-from app.dashboard import backend, formats, plots, session
+from app.dashboard import backend, formats, listings, plots, session
 from app.dashboard.blueprint import blueprint, page
 from app.schedule.busy import starts_per_hour
 from app.store import monitoring
@@ -48,28 +48,26 @@ def _read() -> dict[str, Any]:
             "rows": monitoring.minutes(connection, SPAN),
             "late": (late := monitoring.late(connection, only, SHOWN)),
             "why": monitoring.explain(connection, late[0]["execution_id"]) if late else None,
+            "retrying": monitoring.retrying(connection),
             "findings": monitoring.findings(connection) if only is None else [],
         }
 
     found = backend.run(read)
-    failures = backend.get("/executions", status="FAILED", limit=SHOWN, end_time=_soon())["executions"]
+    failures = backend.get("/executions", status="FAILED", limit=SHOWN, end_time=listings.soon())["executions"]
     rows: list[Row] = found.pop("rows")
-    hour = clock.now_utc().replace(minute=0, second=0, microsecond=0)
+    now = clock.now_utc()
+    hour = now.replace(minute=0, second=0, microsecond=0)
     hours, left = forecast(hour, FORECAST_HOURS)
     return found | {
         "next_runs": _next_runs() if only is None else [],
         "verdict": verdict(found["state"], rows, found.pop("why")),
-        "plots": plots_of(rows, clock.now_utc()) if rows else [],
+        "plots": plots_of(rows, now) if rows else [],
         "failures": failures,
         "within": _share(sum(row["within"] for row in rows), sum(row["started"] for row in rows)),
-        "started": sum(row["started"] for row in rows),
+        "failed": sum(row["failed"] for row in rows),
         "hours": [(hour + timedelta(hours=n), starts) for n, starts in enumerate(hours)],
         "uncounted": left,
     }
-
-
-def _soon() -> str:
-    return (clock.now_utc() + timedelta(seconds=1)).isoformat().replace("+00:00", "Z")
 
 
 def verdict(state: Row, rows: Sequence[Row], why: str | None) -> Verdict:
@@ -103,16 +101,16 @@ def _many(number: int, one: str, many: str) -> str:
 
 
 def plots_of(rows: Sequence[Row], now: datetime) -> list[plots.Plot]:
-    """The four plots of the last hour. The running minute is not over, so it is left out."""
+    """The four plots of the last hour, which ends with the running minute: of that one there is no rate yet."""
     this_minute = now.replace(second=0, microsecond=0)
-    times = [this_minute - timedelta(minutes=SPAN - n) for n in range(SPAN)]
+    times = [this_minute - timedelta(minutes=SPAN - 1 - n) for n in range(SPAN)]
     by_minute = {row["minute"]: row for row in rows}
 
     def values(take: Callable[[Row], float | None]) -> list[float | None]:
         return [take(by_minute[at]) if at in by_minute else None for at in times]
 
     axis = plots.Minutes(times)
-    started = values(lambda row: row["started"] / 60)
+    started = [*values(lambda row: row["started"] / 60)[:-1], None]
     failed, retried = values(lambda row: row["failed"]), values(lambda row: row["retried"])
     p50 = values(lambda row: _seconds(row["p50_ms"]))
     p99 = values(lambda row: _seconds(row["p99_ms"]))
@@ -121,7 +119,7 @@ def plots_of(rows: Sequence[Row], now: datetime) -> list[plots.Plot]:
     return [
         axis.bars(
             "Starts per second",
-            f"{formats.count(round(total / SPAN / 60, 2))} on average",
+            f"{formats.count(total / SPAN / 60)} on average",
             [("started", "started/s", started)],
             "",
         ),
