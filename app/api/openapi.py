@@ -155,6 +155,16 @@ ENDPOINTS = {
 }
 """All endpoints of the API; a test sees to it that none is missing."""
 
+GROUPS = {
+    "Jobs": ("jobs", "verbs"),
+    "Executions": ("executions", "acting.cancel", "acting.rerun"),
+    "Many at once": ("acting",),
+    "Schedules": ("schedules",),
+    "Tasks": ("tasks",),
+    "Health and metrics": ("health", "metrics"),
+}
+"""The endpoints as people look for them: a group has those that begin so, unless they are named in another."""
+
 _TIME = {"type": "string", "format": "date-time", "description": "ISO 8601 with an offset"}
 _WORD = {"type": "string", "minLength": 1, "maxLength": 1000, "pattern": "^[^\\x00]*$"}
 QUERY: dict[str, tuple[str, dict[str, Any]]] = {
@@ -238,6 +248,7 @@ def document(app: Flask) -> dict[str, Any]:
             "version": _version(),
             "description": "A job scheduler on PostgreSQL. Times are RFC 3339 in UTC; errors are RFC 9457 problems.",
         },
+        "tags": [{"name": group} for group in GROUPS],
         "paths": paths,
         "components": {
             "schemas": components,
@@ -251,7 +262,7 @@ def document(app: Flask) -> dict[str, Any]:
 
 def _operation(endpoint: str, told: Told, places: set[str], schemas: dict[int, Any]) -> dict[str, Any]:
     noun, verb = endpoint.split(".")
-    made: dict[str, Any] = {"operationId": f"{noun}_{verb}", "tags": [noun], "summary": told.summary}
+    made: dict[str, Any] = {"operationId": f"{noun}_{verb}", "tags": [group_of(endpoint)], "summary": told.summary}
     if told.detail:
         made["description"] = told.detail
     parameters = [{"name": name, "in": "path", "required": True, "schema": _PLACES[name]} for name in sorted(places)]
@@ -276,6 +287,13 @@ def _operation(endpoint: str, told: Told, places: set[str], schemas: dict[int, A
         content = {PROBLEM: {"schema": schemas[id(models.Problem)]}}
         made["responses"][str(status)] = {"description": HTTPStatus(status).phrase, "content": content}
     return made
+
+
+def group_of(endpoint: str) -> str:
+    """The group that an endpoint is shown in."""
+    noun = endpoint.partition(".")[0]
+    places = {place: group for group, named in GROUPS.items() for place in named}
+    return places.get(endpoint) or places[noun]
 
 
 def _answer(status: int, kind: Any, schemas: dict[int, Any]) -> dict[str, Any]:
