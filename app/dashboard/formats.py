@@ -163,6 +163,13 @@ def sentence(text: str) -> Markup:
     return Markup("").join([*parts, escape(text[end:])])
 
 
+def as_sentence(text: str) -> str:
+    """A text of the API as a sentence: with a capital, unless it begins with a name, and an end."""
+    first = text.partition(" ")[0]
+    begun = text[:1].upper() + text[1:] if first.isalpha() or not first.strip("abcdefghijklmnopqrstuvwxyz-") else text
+    return begun if begun.endswith((".", "!", "?", ":")) or not begun else f"{begun}."
+
+
 def short_id(value: str | None) -> str:
     """Enough of a job's id to tell it from its neighbours: ids made in the same second begin alike."""
     return "–" if value is None else f"…{value[-12:]}"
@@ -182,6 +189,7 @@ FILTERS: dict[str, Callable[..., Any]] = {
     "share": share,
     "late_s": late_s,
     "sentence": sentence,
+    "as_sentence": as_sentence,
     "size": size,
     "took": took,
     "wall": wall,

@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 from app.dashboard import formats, session
 
 WIDTH, HEIGHT = 480, 150
-LEFT, RIGHT, TOP, BOTTOM = 54, 6, 8, 22
+LEFT, RIGHT, TOP, BOTTOM = 66, 6, 8, 22
 _BASE = HEIGHT - BOTTOM
 _TALL = _BASE - TOP
 _WIDE = WIDTH - LEFT - RIGHT

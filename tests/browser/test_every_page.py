@@ -8,7 +8,14 @@ from tests.browser import chromium, demo, screens
 from tests.browser.conftest import Site
 from tests.browser.driving import Browser
 
-PAGES = sorted(screens.pages(dict.fromkeys(("failed", "running", "late", "recurring", "paused"), "{}")))
+PAGES = sorted(screens.pages(dict.fromkeys(("failed", "running", "late", "recurring", "failing", "paused"), "{}")))
+
+CUT = """
+    const left = (e) => e.getBoundingClientRect().left;
+    return [...document.querySelectorAll('svg text')].filter((text) => left(text) < left(text.closest('svg')) - 0.5)
+        .map((text) => text.textContent)
+"""
+"""Labels of plots that begin outside of them."""
 
 
 @pytest.mark.parametrize("name", PAGES)
@@ -21,6 +28,7 @@ def test_a_page_is_accessible_fits_a_phone_and_breaks_no_policy(busy: Site, brow
         chromium.look(browser.driver, size, dark=dark)
         browser.open(screens.pages(busy.ids)[name])
         assert browser.faults() == []
+        assert browser.driver.execute_script(CUT) == []
         wide = browser.driver.execute_script("return document.documentElement.scrollWidth")
         assert wide <= size[0], "the page is wider than the screen"
     assert browser.complaints() == []
@@ -49,3 +57,12 @@ def test_the_judge_of_accessibility_is_awake(busy: Site, browser: Browser) -> No
     break_it = "const field = document.querySelector('[name=id]'); field.ariaLabel = null; field.placeholder = ''"
     browser.driver.execute_script(break_it + "; document.querySelector('h1').style.color = '#fefefe'")
     assert {fault.split(" ")[0] for fault in browser.faults()} == {"label", "color-contrast"}
+
+
+def test_the_fields_of_a_filter_stand_in_one_row_and_are_equally_high(busy: Site, browser: Browser) -> None:
+    if browser.base != busy.base:
+        browser.visit(busy.base)
+    browser.open("/ui/executions?status=FAILED")
+    fields = "document.querySelectorAll('.filters select, .filters input:not([type=checkbox]), .filters .button')"
+    look = f"return [...{fields}].map((e) => e.getBoundingClientRect()).map((box) => [box.top, box.height])"
+    assert len({(round(top), round(height)) for top, height in browser.driver.execute_script(look)}) == 1

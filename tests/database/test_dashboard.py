@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import re
 from collections.abc import Iterator
 from html.parser import HTMLParser
@@ -288,13 +289,96 @@ def test_times_are_in_the_viewers_zone(client: FlaskClient, connection: psycopg.
     assert 'data-zone="UTC"' in client.get(f"/ui/jobs/{job_id}").text
 
 
+def test_a_recurring_job_that_fails_is_headed_as_failed_and_lists_what_is_due(
+    client: FlaskClient, connection: psycopg.Connection
+) -> None:
+    job_id = connection.execute("select pgtick.create_job('t', '* * * * * *', '{}', 'failing')::text").fetchone()[0]  # type: ignore[index]
+    for table, more, value in (
+        ("finished_executions", ", status, attempt, finished_at", "'FAILED', 1, now()"),
+        ("pending_executions", "", ""),
+    ):
+        start = "interval '-5 seconds'" if value else "interval '5 seconds'"
+        connection.execute(
+            f"insert into pgtick.{table} (job_id, scheduled_at, due_at, user_id, task_key{more})"
+            f" select %s, at, at, 'failing', task_key{', ' + value if value else ''} from pgtick.tasks,"
+            f" generate_series(now() + {start}, now() + {start} + interval '3 seconds', interval '1 second') as at"
+            " where task_id = 't'",
+            [job_id],
+        )
+    connection.execute(
+        "update pgtick.schedules set next_run_at = now() + interval '9 seconds' where job_id = %s", [job_id]
+    )
+    page = client.get(f"/ui/jobs/{job_id}").text
+    heading = page[page.index("<h1") : page.index("</h1>")]
+    assert 'class="status failed"' in heading
+    assert "last run failed" in heading
+    table = page[page.index('id="runs"') :]
+    assert table.count('class="status failed"') == 4
+    assert 'class="status pending"' not in table
+    listed = client.get("/ui/jobs?user_id=failing").text
+    assert 'class="status failed"' in listed
+    assert '<th scope="col">Last run</th>' in listed
+
+
+def test_what_is_tried_again_is_told_on_the_first_page(client: FlaskClient, connection: psycopg.Connection) -> None:
+    connection.execute("delete from pgtick.finished_executions")
+    connection.execute(
+        "insert into pgtick.pending_executions (job_id, scheduled_at, due_at, user_id, task_key, attempt)"
+        " select pgtick.uuid7(), now(), now() + n * interval '20 seconds', 'ida', task_key, 1"
+        " from pgtick.tasks, generate_series(1, 3) n where task_id = 't'"
+    )
+    page = client.get("/").text
+    assert '<dt>Retrying</dt><dd><a href="/ui/executions?status=RETRYING">3</a>' in page
+    assert "Nothing failed for good" in page
+    connection.execute("delete from pgtick.pending_executions where attempt > 0")
+    page = client.get("/").text
+    assert "<dt>Retrying</dt><dd>0</dd>" in page
+
+
+def test_times_in_findings_are_in_the_viewers_zone(client: FlaskClient, connection: psycopg.Connection) -> None:
+    connection.execute(
+        "insert into pgtick.findings (kind, subject, sentence) values ('k', 's', 'Open since 2031-07-01 12:00:07+00.')"
+    )
+    client.set_cookie("pgtick_zone", "Asia/Kolkata")
+    for path in ("/", "/ui/database"):
+        page = client.get(path).text
+        assert "12:00:07+00" not in page
+        assert "17:30:07" in page
+        assert "in UTC on hover" in page
+    client.set_cookie("pgtick_zone", "UTC")
+    assert "in UTC on hover" not in client.get("/").text
+
+
+def test_a_new_job_begins_with_the_parameters_of_its_task(client: FlaskClient, connection: psycopg.Connection) -> None:
+    schema = {"type": "object", "properties": {"to": {"type": "string"}, "cc": {"type": "array"}}, "required": ["to"]}
+    connection.execute(
+        "insert into pgtick.tasks (task_id, target, parameters_schema) values ('mail', 'x', %s)", [Jsonb(schema)]
+    )
+    page = client.get("/ui/jobs/new?task_id=mail").text
+    assert '<option value="mail"' in page
+    assert "mail (no live worker knows it)</option>" in page
+    typed = re.search(r"<textarea[^>]+>([^<]*)</textarea>", page)
+    assert typed is not None
+    assert html.unescape(typed[1]) == '{\n  "to": ""\n}'
+    assert "to (string), required; cc (array)</small>" in page
+    assert "{&#34;kept&#34;: 1}</textarea>" in client.get('/ui/jobs/new?task_id=mail&parameters={"kept": 1}').text
+    assert "gone (not registered)</option>" in client.get("/ui/jobs/new?task_id=gone").text
+
+
+def test_a_refusal_is_a_sentence(client: FlaskClient) -> None:
+    page = client.get("/ui/jobs/01a22b40-bc8d-7a70-9b34-932b6c6eb555").text
+    assert "<p>There is no such job.</p>" in page
+    assert "verdict" not in page
+
+
 def test_without_a_database_pages_say_so() -> None:
     with running_api("host=127.0.0.1 port=1 dbname=none") as api:
         site.install(api.app)
         answer = api.app.test_client().get("/")
     assert answer.status_code == 503
-    assert "The database does not answer" in answer.text
+    assert '<div class="verdict bad"><h1>The database does not answer</h1>' in answer.text
     assert "data-refresh" in answer.text
+    assert "data-trouble" in answer.text
 
 
 def test_text_of_users_stays_text(client: FlaskClient, connection: psycopg.Connection) -> None:

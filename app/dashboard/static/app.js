@@ -75,8 +75,10 @@ function live() {
   const pause = () => Number(document.querySelector("main").dataset.refresh || 0) * 1000;
   const show = () => {
     button.hidden = !pause();
+    const trouble = failures > 0 || "trouble" in document.querySelector("main").dataset;
     button.setAttribute("aria-pressed", on);
-    button.textContent = on ? "Live" : "Paused";
+    button.textContent = !on ? "Paused" : trouble ? "Trying again" : "Live";
+    button.classList.toggle("trouble", trouble);
   };
   const wait = () => {
     clearTimeout(timer);

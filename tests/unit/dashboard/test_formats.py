@@ -53,3 +53,17 @@ def test_text_is_cut_on_one_line() -> None:
     assert formats.brief("a\nb   c") == "a b c"
     assert formats.brief({"a": "ü"}) == '{"a": "ü"}'
     assert len(formats.brief("x" * 500)) == 120
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ("there is no such job", "There is no such job."),
+        ("It is over.", "It is over."),
+        ("user_id: must be text", "user_id: must be text."),
+        ("end_time must be later", "end_time must be later."),
+        ("", ""),
+    ],
+)
+def test_what_the_api_says_becomes_a_sentence(given: str, said: str) -> None:
+    assert formats.as_sentence(given) == said
