@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from app.store import queries
 from app.store.pool import Connection
@@ -30,15 +30,19 @@ def read(
     """
     if not planned:
         return {}
+    # Not prepared: partitions are left out while planning, by these values.
+    rows = connection.execute(queries.last_runs, _values(planned, since, now), prepare=False)
+    return {job_id: LastRun(status, at.astimezone(UTC)) for job_id, status, at in rows}
+
+
+def _values(planned: Mapping[str, datetime | None], since: datetime, now: datetime) -> dict[str, Any]:
     low = max(now - SPAN, since)
     earlier = {job_id: at for job_id, at in planned.items() if at is not None and at < low}
-    values = {
+    return {
         "job_ids": list(planned),
         "planned": [earlier.get(job_id) for job_id in planned],
-        "earlier": sorted(set(earlier.values())),
+        # Never empty: that would leave out no partition.
+        "earlier": sorted({low, *earlier.values()}),
         "low": low,
         "high": now,
     }
-    # Not prepared: partitions are left out while planning, by these values.
-    rows = connection.execute(queries.last_runs, values, prepare=False)
-    return {job_id: LastRun(status, at.astimezone(UTC)) for job_id, status, at in rows}

@@ -268,20 +268,16 @@ def test_a_page_of_a_listing_reads_little_more_than_it_shows(database: Database,
         assert largest <= max(2 * limit, SMALL), reading.rows
 
 
-def test_the_last_runs_of_a_page_of_jobs_are_looked_for_by_key_in_the_hours_that_count(database: Database) -> None:
+@pytest.mark.parametrize("monthly", [False, True])
+def test_the_last_runs_of_a_page_of_jobs_are_looked_for_by_key_in_the_hours_that_count(
+    database: Database, monthly: bool
+) -> None:
     ids = uuid7s(50, (database.now - timedelta(days=14)).timestamp())
-    earlier = database.now - timedelta(days=10)
-    connection = Explaining(database.api)
-    values = {
-        "job_ids": ids,
-        "planned": [earlier, *[None] * 49],
-        "earlier": [earlier],
-        "low": database.now - last_runs.SPAN,
-        "high": database.now,
-    }
-    connection.cursor().execute(queries.last_runs, values)
-    [reading] = connection.readings
-    hours = reading.partitions("finished_executions")
+    planned = dict.fromkeys(ids, database.now) | {ids[7]: database.now - timedelta(days=10 if monthly else 0)}
+    values = last_runs._values(planned, database.now - timedelta(days=14), database.now)
+    explained = database.api.execute("explain " + queries.last_runs, values, prepare=False).fetchall()
+    hours = set(re.findall(r" on (finished_executions_\d{8}_\d{4})", "\n".join(line for (line,) in explained)))
     assert len(hours) <= last_runs.SPAN // timedelta(hours=1) + 2
+    reading = explain(database.api, queries.last_runs, values)
     assert reading.indexes("finished_executions") <= {"finished_executions_pkey"}
     assert sum(reading.rows.values()) <= len(ids)
