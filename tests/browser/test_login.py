@@ -48,10 +48,10 @@ def test_a_token_lets_in_and_keeps_out_of_what_belongs_to_others(guarded: psycop
     assert browser.path == f"/ui/jobs/{own}"
     browser.sees("ida (user)")
     browser.open(f"/ui/jobs/{other}")
-    browser.sees("there is no such job")
+    browser.sees("There is no such job")
     for verb in ("cancel", "run-now"):
         browser.open(f"/ui/jobs/{other}/{verb}")
-        browser.sees("there is no such job")
+        browser.sees("There is no such job")
     browser.open("/ui/jobs")
     assert [link.get_attribute("href") for link in browser.all("#rows td a")] == [f"{browser.base}/ui/jobs/{own}"]
     browser.open("/")
