@@ -11,8 +11,8 @@ from types import MappingProxyType
 import psycopg
 
 from app.events import emit
-from app.store.borrowed import Connection
-from app.store.connections import POOLED, conninfo, cut, is_retryable
+from app.store.borrowed import LENT, Connection
+from app.store.connections import POOLED, SESSION, STYLE, assignments, conninfo, cut, is_retryable
 
 FIRST_BACKOFF_S = 0.05
 LONGEST_BACKOFF_S = 2.0
@@ -47,10 +47,9 @@ class Link:
     async def _set_up(self, connection: Connection) -> None:
         asked = await connection.execute(POOLED, [connection.info.backend_pid])
         self.pooled = await asked.fetchone() == (True,)
-        if self._settings and not self.pooled:
-            await connection.execute("; ".join(f"set {name} = '{value}'" for name, value in self._settings.items()))
-        elif self._settings:
-            connection.borrow("; ".join(f"set local {name} = '{value}'" for name, value in self._settings.items()))
+        await connection.execute(assignments(STYLE if self.pooled else {**STYLE, **SESSION, **self._settings}))
+        if self.pooled:
+            connection.borrow(assignments({**LENT, **self._settings}, "set local"))
         if self.prepares:
             connection.prepare_threshold = 0
 

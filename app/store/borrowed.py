@@ -13,6 +13,14 @@ from typing import Any
 import psycopg
 from psycopg.pq import TransactionStatus
 
+LENT = {
+    "transaction_isolation": "read committed",
+    "IntervalStyle": "postgres",
+    "extra_float_digits": "1",
+    "statement_timeout": "0",
+}
+"""What `app.store.connections.SESSION` is for a session, for a transaction."""
+
 
 class Connection(psycopg.AsyncConnection[Any]):
     """Like any other until `borrow` is called."""

@@ -10,6 +10,8 @@ import contextlib
 import functools
 import os
 import socket
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import psycopg
@@ -39,6 +41,19 @@ HOT_SETTINGS = {
     "enable_bitmapscan": "off",
     "jit": "off",
     "max_parallel_workers_per_gather": "0",
+}
+
+# How values are written and read is for no role's or database's own settings to decide (`alter role … set …`): the
+# driver does not know all their styles. Also behind a pooler each client has its own of these.
+STYLE = {"DateStyle": "ISO, MDY", "TimeZone": "UTC", "standard_conforming_strings": "on"}
+
+# Nor is what else statements of ours rely on, and how long they may take, which each loop looks after itself.
+SESSION = {
+    "IntervalStyle": "postgres",
+    "extra_float_digits": "1",
+    "default_transaction_isolation": "read committed",
+    "idle_session_timeout": "0",
+    "statement_timeout": "0",
 }
 
 PLAIN_PATH = "set local search_path = public"
@@ -90,12 +105,35 @@ def conninfo(url: str | None = None, **overrides: Any) -> str:
     if not url:
         raise SettingsError(["DATABASE_URL: is not set"])
     given = conninfo_to_dict(url.replace("postgresql+psycopg://", "postgresql://", 1))
-    return make_conninfo(**{**DEFAULTS, "application_name": "pgtick", **given, **overrides})
+    # In no other encoding: what cannot be written in it would fail all that come along, too.
+    own = {"application_name": "pgtick", **given, **overrides, "client_encoding": "UTF8"}
+    return make_conninfo(**{**DEFAULTS, **own})
+
+
+def assignments(settings: Mapping[str, str], command: str = "set") -> str:
+    """The statements that set them, in one."""
+    return "; ".join(f"{command} {name} = '{value}'" for name, value in settings.items())
+
+
+def set_up(connection: psycopg.Connection[Any], settings: Mapping[str, str] = MappingProxyType({})) -> bool:
+    """Gives a new connection, in autocommit mode, the settings of its session; returns whether a pooler is in between.
+
+    If so, it gets no more than poolers keep for each client.
+    """
+    pooled = connection.execute(POOLED, [connection.info.backend_pid]).fetchone() == (True,)
+    connection.execute(assignments(STYLE if pooled else {**STYLE, **SESSION, **settings}))
+    return pooled
 
 
 def connect(url: str | None = None, **overrides: Any) -> psycopg.Connection[Any]:
     """A connection in autocommit mode that prepares nothing; the caller closes it."""
-    return psycopg.connect(conninfo(url, **overrides), autocommit=True, prepare_threshold=None)
+    connection = psycopg.connect(conninfo(url, **overrides), autocommit=True, prepare_threshold=None)
+    try:
+        set_up(connection)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
 
 
 def cut(connection: psycopg.BaseConnection[Any]) -> None:
@@ -118,7 +156,8 @@ def engine() -> Engine:
     from sqlalchemy.pool import NullPool
 
     def create() -> psycopg.Connection[Any]:
-        connection = psycopg.connect(conninfo(), prepare_threshold=None)
+        connection = connect()
+        connection.autocommit = False
         connection.execute(PLAIN_PATH)  # for the transaction in which SQLAlchemy looks around
         return connection
 

@@ -13,6 +13,7 @@ import psycopg
 
 from app.clock import clock
 from app.store.channel import DUE, PLAN
+from app.store.connections import connect
 from app.store.pool import Pool
 
 PERIOD_S = 0.02
@@ -78,7 +79,7 @@ class Notifier:
                 plan, self._plan = self._plan, False
                 self._pay()
             try:
-                connection = connection or psycopg.connect(self._url(), autocommit=True, prepare_threshold=None)
+                connection = connection or connect(self._url())
                 with connection.transaction():
                     # A wake-up is worth no wait for the disk.
                     connection.execute("set local synchronous_commit = off")

@@ -18,7 +18,7 @@ from psycopg_pool import ConnectionPool, PoolTimeout
 
 from app.clock import clock
 from app.events import emit
-from app.store.connections import NO_SCHEMA, POOLED, conninfo, is_retryable, lacks_schema
+from app.store.connections import NO_SCHEMA, conninfo, is_retryable, lacks_schema, set_up
 
 T = TypeVar("T")
 Connection = psycopg.Connection[Any]
@@ -139,11 +139,5 @@ class Pool:
 
 
 def _configure(connection: Connection) -> None:
-    row = connection.execute(POOLED, [connection.info.backend_pid]).fetchone()
-    if row == (True,):
-        # No statement may be prepared; and a timeout, which poolers do not know of, would be other clients', too.
-        connection.prepare_threshold = None
-    else:
-        connection.execute("select set_config('statement_timeout', %s, false)", [str(STATEMENT_TIMEOUT_MS)])
-    # Times come back in UTC whatever the server's zone is. Poolers keep this one for each client.
-    connection.execute("select set_config('timezone', 'UTC', false)")
+    if set_up(connection, {"statement_timeout": str(STATEMENT_TIMEOUT_MS)}):
+        connection.prepare_threshold = None  # what is prepared would be other clients', too
