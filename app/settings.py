@@ -6,6 +6,7 @@ table is generated from here.
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
@@ -138,12 +139,9 @@ class Settings:
     def faults(self) -> list[str]:
         """What is wrong with these values and their relations, one sentence each, naming the variable."""
         faults = [
-            f"{setting.metadata['variable']}: must be greater than 0"
+            f"{setting.metadata['variable']}: {fault}"
             for setting in fields(self)
-            if setting.name not in MAY_BE_ZERO
-            and not isinstance(value := getattr(self, setting.name), bool)
-            and isinstance(value, int | float)
-            and value <= 0
+            if (fault := _fault(setting.name, getattr(self, setting.name)))
         ]
         if self.renew_s > self.lease_s / 2:
             faults.append("PGTICK_RENEW_S: must be at most half of PGTICK_LEASE_S, or one slow renewal loses the lease")
@@ -198,7 +196,33 @@ class Settings:
 
 LOOPBACK = ("127.0.0.1", "::1", "[::1]", "localhost")
 MAY_BE_ZERO = {"rate_limit", "health_port", "memory_limit_mb", "claim_ahead_s", "drain_s"}
+MOST = {
+    "port": (65_535, "there are no more ports"),
+    "health_port": (65_535, "there are no more ports"),
+    "max_body_bytes": (1 << 30, "each is held in memory"),
+    "concurrency": (100_000, "more are no more at once, and a claim would hold them back from other workers"),
+    "threads": (10_000, "each has a stack of its own"),
+    "processes": (1_000, "each is a process of its own"),
+    "suspects": (1_000, "each is a process of its own"),
+    "memory_limit_mb": (1 << 30, "no address space is larger"),
+    "report_batch": (100_000, "one statement takes them all"),
+    "runway_hours": (720, "each hour is a partition that every claim knows of"),
+    "retention_days": (36_500, "a hundred years are for ever"),
+}
+LONGEST_S = (604_800, "no pause, lease or drain has use for more than a week")
 _TRUTHS = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no": False, "off": False, "0": False}
+
+
+def _fault(name: str, value: Any) -> str | None:
+    """What keeps a number from being used at all."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    if isinstance(value, float) and not math.isfinite(value):
+        return "must be a finite number"
+    if value < 0 or (value == 0 and name not in MAY_BE_ZERO):
+        return "must be at least 0" if name in MAY_BE_ZERO else "must be greater than 0"
+    most, reason = LONGEST_S if name.endswith("_s") else MOST.get(name, (value, ""))
+    return f"must be at most {most:,}: {reason}" if value > most else None
 
 
 def _convert(text: str, default: Any) -> Any:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
+
 import pytest
 
 from app.errors import SettingsError
-from app.settings import Settings
+from app.settings import MOST, Settings
 
 
 def faults(**environment: str) -> list[str]:
@@ -38,6 +40,19 @@ def test_all_faults_are_listed_with_their_variable() -> None:
         ("PGTICK_CLAIM_AHEAD_S", "60"),
         ("PGTICK_RUNWAY_HOURS", "1"),
         ("PORT", "http"),
+        ("PORT", "99999"),
+        ("PGTICK_HEALTH_PORT", "70000"),
+        ("PGTICK_LEASE_S", "nan"),
+        ("PGTICK_LEASE_S", "inf"),
+        ("PGTICK_POLL_S", "nan"),
+        ("PGTICK_CLAIM_AHEAD_S", "nan"),
+        ("PGTICK_CLAIM_AHEAD_S", "-5"),
+        ("PGTICK_RATE_LIMIT", "-1"),
+        ("PGTICK_DRAIN_S", "1e300"),
+        ("PGTICK_RETENTION_DAYS", "1000000000"),
+        ("PGTICK_RETENTION_DAYS", "10000000"),
+        ("PGTICK_CONCURRENCY", "1000000000000"),
+        ("PGTICK_CONCURRENCY", "1" + "0" * 400),
     ],
 )
 def test_values_that_would_break_a_promise_are_refused(variable: str, value: str) -> None:
@@ -56,3 +71,12 @@ def test_names_that_are_no_settings_are_told_with_the_nearest_one() -> None:
 def test_an_api_is_served_with_a_database_only() -> None:
     assert Settings().serving_faults() == ["DATABASE_URL: is not set"]
     assert Settings(database_url="postgresql://x/").serving_faults() == []
+
+
+def test_every_whole_number_has_a_bound() -> None:
+    whole = {setting.name for setting in fields(Settings) if type(setting.default) is int}
+    assert whole == set(MOST)
+
+
+def test_the_bounds_themselves_are_taken() -> None:
+    assert Settings(**{name: most for name, (most, _) in MOST.items()}).faults() == []
