@@ -1937,6 +1937,9 @@ begin
     if wanted is null or wanted <= clock_timestamp() then
         raise exception 'at: % is not to come', coalesce(wanted::text, 'the next occurrence is not known, or') using errcode = 'invalid_parameter_value';
     end if;
+    if wanted > clock_timestamp() + interval '10 years' then
+        raise exception 'at: % is more than 10 years ahead', wanted using errcode = 'invalid_parameter_value';
+    end if;
     for turn in 1..100 loop
         with
         gone as (
@@ -2309,9 +2312,13 @@ CREATE TABLE pgtick.schedules (
     skips timestamp with time zone[],
     cancelled_at timestamp with time zone,
     problem text,
+    CONSTRAINT schedules_anchor_at_is_sane CHECK (((anchor_at >= '2000-01-01 00:00:00+00'::timestamp with time zone) AND (anchor_at < '2200-01-01 00:00:00+00'::timestamp with time zone))),
     CONSTRAINT schedules_next_run_at_is_sane CHECK (((next_run_at >= '2000-01-01 00:00:00+00'::timestamp with time zone) AND (next_run_at < '2200-01-01 00:00:00+00'::timestamp with time zone))),
+    CONSTRAINT schedules_planned_through_is_sane CHECK (((planned_through >= '2000-01-01 00:00:00+00'::timestamp with time zone) AND (planned_through < '2200-01-01 00:00:00+00'::timestamp with time zone))),
     CONSTRAINT schedules_policies_is_an_object CHECK ((jsonb_typeof(policies) = 'object'::text)),
-    CONSTRAINT schedules_runs_is_not_negative CHECK ((runs >= 0))
+    CONSTRAINT schedules_priority_is_1_to_8 CHECK (((priority >= 1) AND (priority <= 8))),
+    CONSTRAINT schedules_runs_is_sane CHECK (((runs >= 0) AND (runs <= '1000000000000000'::bigint))),
+    CONSTRAINT schedules_skips_are_sane CHECK ((('2000-01-01 00:00:00+00'::timestamp with time zone <= ALL (skips)) AND ('2200-01-01 00:00:00+00'::timestamp with time zone > ALL (skips))))
 )
 WITH (fillfactor='80');
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import Any
 from uuid import UUID
@@ -20,12 +20,18 @@ from app.schedule.selftest import self_test
 from app.schedule.zones import tzdata_version
 from app.settings import Settings
 from app.store import arrays, queries
+from app.store.connections import is_retryable
+from workers.execution import storable
 from workers.loop import Link
 
 BATCH = 500
+PROBLEM_LIMIT = 1_000
+"""Characters of what is said about a schedule that cannot be planned."""
 OLDEST_RECORD = timedelta(days=7)
 """Skipped occurrences from longer ago are recorded at this age: their hours have no partitions any more."""
 SKIPPED_BY_HAND = "skipped by hand"
+END_OF_TIME = datetime(2200, 1, 1, tzinfo=UTC)
+"""No table of ours holds a time from here on."""
 
 
 class Planner:
@@ -33,6 +39,7 @@ class Planner:
 
     def __init__(self, settings: Settings, clock: Clock, link: Link, on_planned: Callable[[float], None]) -> None:
         self._settings = settings
+        self._horizon = timedelta(seconds=settings.horizon_s)
         self._clock = clock
         self._link = link
         self._on_planned = on_planned
@@ -51,20 +58,41 @@ class Planner:
 
     async def _plan(self) -> bool:
         """Plans what comes due next; returns whether there may be more."""
+        try:
+            return await self._plan_batch()
+        except Exception as error:
+            if not _is_of_a_row(error):
+                raise
+            await self._plan_each()
+            return True
+
+    async def _plan_each(self) -> None:
+        """Plans what comes due next one by one, and stops those schedules that cannot be read, planned or written."""
+        connection = await self._link.connection()
+        wanted = {"until": self._clock.now_utc() + self._horizon / 2, "n": BATCH}
+        for (job_id,) in await (await connection.execute(queries.due_schedules, wanted)).fetchall():
+            try:
+                await self._plan_batch(job_id)
+            except Exception as error:
+                if not _is_of_a_row(error):
+                    raise
+                await self._break(connection, [(job_id, _problem(error))])
+
+    async def _plan_batch(self, only: UUID | None = None) -> bool:
         now = self._clock.now_utc()
-        horizon = timedelta(seconds=self._settings.horizon_s)
         connection = await self._link.connection()
         async with connection.transaction():
             # A schedule is taken up halfway into the horizon and planned to its end: frequent ones move on once for
             # many occurrences.
             cursor = connection.cursor(binary=True)
-            await cursor.execute(queries.select_schedules, {"until": now + horizon / 2, "n": BATCH})
+            wanted = {"until": now + self._horizon / 2, "n": BATCH, "only": only}
+            await cursor.execute(queries.select_schedules, wanted)
             schedules = await cursor.fetchall()
             if not schedules:
                 self.lag_s = 0.0
                 return False
             self.lag_s = max(0.0, (now - schedules[0][3]).total_seconds())
-            batch = Batch(now, now + horizon, self._zone_version)
+            batch = Batch(now, now + self._horizon, self._zone_version)
             for schedule in schedules:
                 batch.add(schedule)
             if batch.oldest < now - timedelta(hours=1):
@@ -87,9 +115,12 @@ class Planner:
                 try:
                     policies = _policies(policies_text, recurring=True)
                     at = first(expression, timezone, policies, through or anchor, anchor=anchor, runs=runs)
+                    if at is not None and at >= END_OF_TIME:
+                        broken.append((job_id, _too_late(at)))
+                        at = None
                     moved.append((job_id, at))
-                except (ScheduleError, ScheduleErrors) as error:
-                    broken.append((job_id, str(error)))
+                except Exception as error:
+                    broken.append((job_id, _problem(error)))
             columns = _columns(("job_ids", "next_run_ats"), moved)
             await connection.execute(queries.move_schedules, {"zone_version": self._zone_version, **columns})
             await self._break(connection, broken)
@@ -127,6 +158,17 @@ class Batch:
         self._skipped: list[tuple[Any, ...]] = []
 
     def add(self, schedule: tuple[Any, ...]) -> None:
+        """Plans one schedule; one that cannot be planned, whatever is wrong with it, adds nothing but its problem."""
+        columns: tuple[list[Any], ...] = (self.due_ats, self._moved, self._ended, self._occurrences, self._skipped)
+        lengths = [len(column) for column in columns]
+        try:
+            self._add(schedule)
+        except Exception as error:
+            for column, length in zip(columns, lengths, strict=True):
+                del column[length:]
+            self.broken.append((schedule[0], _problem(error)))
+
+    def _add(self, schedule: tuple[Any, ...]) -> None:
         (
             job_id,
             user_id,
@@ -146,27 +188,23 @@ class Batch:
         if expression is None:
             self._add_one_off(job_id, facts, next_run_at, policies_text)
             return
-        try:
-            policies = _policies(policies_text, recurring=True)
-            if version != self.zone_version:
-                next_run_at = first(expression, timezone, policies, through or anchor, anchor=anchor, runs=runs)
-            if next_run_at is None:
-                planned = Plan([], [], None, runs)
-            else:
-                planned = plan(
-                    expression,
-                    timezone,
-                    policies,
-                    job_id=job_id,
-                    next_run_at=next_run_at,
-                    now=self.now,
-                    until=self.until,
-                    runs=runs,
-                    anchor=anchor,
-                )
-        except (ScheduleError, ScheduleErrors) as error:
-            self.broken.append((job_id, str(error)))
-            return
+        policies = _policies(policies_text, recurring=True)
+        if version != self.zone_version:
+            next_run_at = first(expression, timezone, policies, through or anchor, anchor=anchor, runs=runs)
+        if next_run_at is None:
+            planned = Plan([], [], None, runs)
+        else:
+            planned = plan(
+                expression,
+                timezone,
+                policies,
+                job_id=job_id,
+                next_run_at=next_run_at,
+                now=self.now,
+                until=self.until,
+                runs=runs,
+                anchor=anchor,
+            )
         runs = planned.runs
         for number, (scheduled_at, due_at) in enumerate(planned.occurrences, 1):
             if skips and scheduled_at in skips:
@@ -183,17 +221,16 @@ class Batch:
             # What was skipped by hand is none of its max_runs: there may be one more.
             after = planned.occurrences[-1].scheduled_at
             next_run_at = first(expression, timezone, policies, after, anchor=anchor, runs=runs)
+        if next_run_at is not None and next_run_at >= END_OF_TIME:
+            self.broken.append((job_id, _too_late(next_run_at)))
+            next_run_at = None
         self.unfinished |= next_run_at is not None and next_run_at <= self.until
         # What was left out is dealt with, too: other zone data must not bring it back.
         dealt_with = [at for at, _ in planned.occurrences[-1:]] + ([self.now] if planned.skipped else [])
         self._moved.append((job_id, next_run_at, max(dealt_with, default=None), runs))
 
     def _add_one_off(self, job_id: Any, facts: tuple[Any, ...], at: datetime, policies_text: str | None) -> None:
-        try:
-            policies = _policies(policies_text, recurring=False)
-        except (ScheduleError, ScheduleErrors) as error:
-            self.broken.append((job_id, str(error)))
-            return
+        policies = _policies(policies_text, recurring=False)
         due_at = at + jitter(job_id, at, timedelta(seconds=policies.jitter_s))
         self._occur(job_id, facts, at, due_at, policies, None)
         self._ended.append(job_id)
@@ -252,6 +289,22 @@ class Batch:
                 self._skipped,
             ),
         }
+
+
+def _is_of_a_row(error: Exception) -> bool:
+    """Whether a schedule is at fault, and not the database: the connection, its tables, its rights."""
+    if not isinstance(error, psycopg.Error):
+        return not is_retryable(error)
+    return isinstance(error, psycopg.DataError | psycopg.IntegrityError)
+
+
+def _problem(error: Exception) -> str:
+    said = str(error) if isinstance(error, ScheduleError | ScheduleErrors) else f"{type(error).__name__}: {error}"
+    return storable(said, PROBLEM_LIMIT)
+
+
+def _too_late(at: datetime) -> str:
+    return f"it has ended: its next time, {at:%Y-%m-%d}, is not before the year {END_OF_TIME.year}"
 
 
 def _columns(names: tuple[str, ...], rows: list[tuple[Any, ...]]) -> dict[str, str]:

@@ -248,6 +248,9 @@ begin
     if wanted is null or wanted <= clock_timestamp() then
         raise exception 'at: % is not to come', coalesce(wanted::text, 'the next occurrence is not known, or') using errcode = 'invalid_parameter_value';
     end if;
+    if wanted > clock_timestamp() + interval '10 years' then
+        raise exception 'at: % is more than 10 years ahead', wanted using errcode = 'invalid_parameter_value';
+    end if;
     for turn in 1..100 loop
         with
         gone as (

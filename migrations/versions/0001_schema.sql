@@ -130,7 +130,11 @@ create table pgtick.schedules (
     constraint schedules_pkey primary key (job_id),
     constraint schedules_next_run_at_is_sane check (next_run_at >= '2000-01-01 00:00Z' and next_run_at < '2200-01-01 00:00Z'),
     constraint schedules_policies_is_an_object check (jsonb_typeof(policies) = 'object'),
-    constraint schedules_runs_is_not_negative check (runs >= 0)
+    constraint schedules_anchor_at_is_sane check (anchor_at >= '2000-01-01 00:00Z' and anchor_at < '2200-01-01 00:00Z'),
+    constraint schedules_planned_through_is_sane check (planned_through >= '2000-01-01 00:00Z' and planned_through < '2200-01-01 00:00Z'),
+    constraint schedules_skips_are_sane check ('2000-01-01 00:00Z' <= all (skips) and '2200-01-01 00:00Z' > all (skips)),
+    constraint schedules_priority_is_1_to_8 check (priority between 1 and 8),
+    constraint schedules_runs_is_sane check (runs between 0 and 1000000000000000)
 ) with (fillfactor = 80);
 create index schedules_by_next_run on pgtick.schedules (next_run_at) where next_run_at is not null and paused_at is null and cancelled_at is null
     and problem is null;

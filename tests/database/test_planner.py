@@ -246,6 +246,57 @@ def test_a_row_that_is_no_schedule_stops_only_itself_and_says_so(world: World) -
         assert word in world.value("select problem from pgtick.schedules where job_id = %s", job_id)
 
 
+def test_a_schedule_that_cannot_be_read_planned_or_written_stops_only_itself(world: World) -> None:
+    odd = {
+        "year 2200": '{"start_at": "2300-01-01T00:00:00Z"}',
+        "OverflowError": '{"start_at": "0001-01-01T00:00:00Z"}',
+        "RecursionError": f'{{"exclude": {"[" * 1500}{"]" * 1500}}}',
+        "ValidationError": '{"exclude": [1e5000]}',
+    }
+    jobs = {world.job("0 10 * * *", None): word for word in odd}
+    for job_id, word in jobs.items():
+        world.connection.execute("update pgtick.schedules set policies = %s where job_id = %s", [odd[word], job_id])
+    # Times that Python does not know, as a server without these rules may hold.
+    world.connection.execute("alter table pgtick.schedules drop constraint schedules_anchor_at_is_sane")
+    jobs[world.job("@every 7s", None)] = "timestamp too large"
+    world.connection.execute("update pgtick.schedules set anchor_at = 'infinity' where expression = '@every 7s'")
+    world.connection.execute("alter table pgtick.schedules drop constraint schedules_runs_is_sane")
+    jobs[world.job("*/2 * * * *", None)] = "out of range"
+    world.connection.execute("update pgtick.schedules set runs = %s where expression like '*/2%%'", [2**63 - 1])
+    good = world.job("* * * * *", None)
+    world.bench.plan()
+    assert world.made(good)
+    for job_id, word in jobs.items():
+        assert word in world.value("select problem from pgtick.schedules where job_id = %s", job_id)
+        assert world.made(job_id) == []
+
+
+def test_times_and_counts_that_no_planner_can_work_with_are_kept_out_of_schedules(world: World) -> None:
+    job_id = world.job("0 10 * * *", None)
+    for change in (
+        "anchor_at = 'infinity'",
+        "anchor_at = '-infinity'",
+        "planned_through = 'infinity', zone_version = null",
+        "runs = 9223372036854775807",
+        "priority = 99",
+        "skips = array['20000-01-01 00:00Z'::timestamptz]",
+    ):
+        with pytest.raises(psycopg.errors.CheckViolation):
+            world.connection.execute(f"update pgtick.schedules set {change}")
+    with pytest.raises(psycopg.errors.InvalidParameterValue, match=r"at: .* is more than 10 years ahead"):
+        world.connection.execute("select pgtick.skip_run(%s, '20000-01-01 00:00Z')", [job_id])
+
+
+def test_a_fault_of_the_database_breaks_no_schedule(world: World) -> None:
+    job_id = world.job("* * * * *", None)
+    world.connection.execute("alter table pgtick.finished_executions rename to elsewhere")
+    with pytest.raises(psycopg.errors.UndefinedTable):
+        world.bench.plan()
+    world.connection.execute("alter table pgtick.elsewhere rename to finished_executions")
+    world.bench.plan()
+    assert world.made(job_id)
+
+
 def test_new_zone_data_moves_every_stored_time_in_batches_and_only_once(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -215,7 +215,7 @@ def test_a_sweep_reads_the_earliest_of_each_priority(database: Database) -> None
 
 
 def test_planning_reads_the_schedules_it_moves(database: Database) -> None:
-    values = {"until": database.now + timedelta(seconds=30), "n": N}
+    values = {"until": database.now + timedelta(seconds=30), "n": N, "only": None}
     with database.worker.transaction(force_rollback=True):
         reading = explain(database.worker, queries.select_schedules, values)
         assert reading.rows == {"schedules": N}
