@@ -150,7 +150,6 @@ class Loop:
         while not self._stopping:
             self._woken.clear()
             pause = await self._guarded_tick()
-            self.beat += pause  # asleep until then is healthy
             if pause <= 0:
                 await asyncio.sleep(0)  # others get their turn
             elif not self._woken.is_set():
@@ -168,10 +167,11 @@ class Loop:
                 pause: float = await self._tick()
         except Exception as error:
             self._cuts += limit.reached
-            await self._failed(error)
+            longest = min(LONGEST_BACKOFF_S, FIRST_BACKOFF_S * 2.0 ** min(self._failures + 1, 10))
+            pause = longest * random.uniform(0.5, 1.0)
+            await self._failed(error, pause)
             self._failures += 1
-            longest = min(LONGEST_BACKOFF_S, FIRST_BACKOFF_S * 2.0 ** min(self._failures, 10))
-            return longest * random.uniform(0.5, 1.0)
+            return pause
         finally:
             limit.cancel()
         if self._failures:
@@ -179,16 +179,17 @@ class Loop:
         self._failures = 0
         self._cuts = 0
         self.problem = None
-        self.beat = time.monotonic()
+        self.beat = time.monotonic() + pause  # asleep until then is healthy
         self.came_round = True
         return pause
 
-    async def _failed(self, error: Exception) -> None:
+    async def _failed(self, error: Exception, pause: float) -> None:
         problem = f"{type(error).__name__}: {error}".strip()
         retryable = is_retryable(error)
         if retryable and not isinstance(error, TimeoutError):
-            # Waiting for the database is healthy. A tick that went on without its connection is not.
-            self.beat = time.monotonic()
+            # Waiting for the database is healthy. A tick that went on without its connection is not, nor is one that
+            # fails each time.
+            self.beat = time.monotonic() + pause
         if self._failures == 0 or problem != self.problem or time.monotonic() - self._said_at > SAY_AGAIN_S:
             self._said_at = time.monotonic()
             emit("database_unavailable" if retryable else "loop_failed", loop=self.name, error=error)
