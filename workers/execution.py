@@ -14,7 +14,7 @@ from typing import Any
 
 from workers.context import Context
 from workers.registry import Task
-from workers.signals import Cancel, Rejected, Retry, Snooze
+from workers.signals import Cancel, Rejected, Retry, Snooze, in_seconds
 
 UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 TRACE_LIMIT = 4_000
@@ -181,27 +181,45 @@ def storable(text: str, limit: int = ERROR_LIMIT) -> str:
 
 
 def failure(error: BaseException) -> Failed:
-    """The outcome of a task that raised, with the end of its traceback."""
+    """The outcome of a task that raised, with the end of its traceback. Whatever was raised, this does not raise."""
     said = type(error).__name__
     try:
         said += f": {error}"
-    except Exception:
+    except BaseException:
         said += ", whose text cannot be had"
-    frames = traceback.format_exception(error)[-8:]
-    return Failed(storable(said), trace=storable("".join(frames)[-TRACE_LIMIT:]))
+    try:
+        frames = traceback.format_exception(error)
+    except BaseException:  # what it says of itself makes no sense, as a SyntaxError with a text for its offset
+        frames = traceback.format_tb(error.__traceback__)
+    return Failed(storable(said), trace=storable("".join(frames[-8:])[-TRACE_LIMIT:]))
 
 
 def outcome_of(error: BaseException) -> Outcome:
-    """What a task meant that raised."""
+    """What a task meant that raised. Whatever was raised, this does not raise."""
+    try:
+        return _meant(error)
+    except BaseException:  # a reason without a text, a signal of the task's own making
+        return failure(error)
+
+
+def _meant(error: BaseException) -> Outcome:
     if isinstance(error, Retry):
-        return Failed(storable(error.reason), after_s=error.after)
+        after_s = None if error.after is None else in_seconds(error.after)
+        if after_s is None and error.after is not None:
+            return _no_duration("Retry(after=…)", error.after)
+        return Failed(storable(f"{error.reason}"), after_s=after_s)
     if isinstance(error, Snooze):
-        return Snoozed(error.seconds)
+        seconds = in_seconds(error.seconds)
+        return _no_duration("Snooze(…)", error.seconds) if seconds is None else Snoozed(seconds)
     if isinstance(error, Cancel):
-        return Ended("CANCELLED", storable(error.reason))
+        return Ended("CANCELLED", storable(f"{error.reason}"))
     if isinstance(error, Rejected):
-        return Failed(storable(error.reason), final=True)
+        return Failed(storable(f"{error.reason}"), final=True)
     return failure(error)
+
+
+def _no_duration(where: str, said: object) -> Failed:
+    return Failed(storable(f"{where} takes seconds or a timedelta, not {said!r}"), final=True)
 
 
 def encode_result(result: Any) -> str | None:

@@ -165,7 +165,12 @@ def answer_to(request: dict[str, Any], settings: Settings, line: socket.socket) 
         if isinstance(outcome, Ended):
             return {"cancelled": outcome.reason}
         assert isinstance(outcome, Failed)
-        return {"error": outcome.error, "trace": outcome.trace, "after_s": outcome.after_s}
+        return {
+            "error": outcome.error,
+            "final": outcome.final,
+            "trace": outcome.trace,
+            "after_s": outcome.after_s,
+        }
 
 
 def main() -> None:

@@ -129,7 +129,7 @@ class Reporter:
             return
         try:
             await self._write(batch)
-        except psycopg.Error as error:
+        except Exception as error:
             # Some of it may have been stored, and only the answer got lost.
             self._in_doubt |= {execution.claim_id for execution, _, _ in batch}
             if isinstance(error, psycopg.errors.LockNotAvailable):
@@ -172,8 +172,8 @@ class Reporter:
         self._held_until = time.monotonic() + HELD_PAUSE_S
         emit("reports_held", executions=len(self._held), claim_ids=sorted(locked)[:5])
 
-    async def _store_what_can_be(self, report: Report, error: psycopg.Error) -> None:
-        """The status change at least: without the result or error that the database refuses."""
+    async def _store_what_can_be(self, report: Report, error: Exception) -> None:
+        """The status change at least: without the result or error that the database, or a line of ours, refuses."""
         execution, outcome, finished_at = report
         emit("report_unstorable", execution_id=execution.execution_id, claim_id=execution.claim_id, error=error)
         try:
@@ -192,7 +192,7 @@ class Reporter:
                 was = f"{outcome.error}; " if isinstance(outcome, Failed) else ""
                 said = storable(f"{was}the outcome could not be stored: {error}")
                 await self._write([(execution, Failed(said, final=True), finished_at)])
-        except psycopg.Error as again:
+        except Exception as again:
             if is_retryable(again):
                 raise
             emit("report_given_up", execution_id=execution.execution_id, claim_id=execution.claim_id, error=again)

@@ -112,7 +112,7 @@ class Runner:
     # ── one execution, in a straight line ────────────────────────────────────────────────────────────────────────────
 
     async def _run(self, execution: Execution) -> None:
-        outcome: Outcome
+        outcome: Outcome = Failed("its run ended, and nothing can be said of how")
         execution.entered = True
         try:
             outcome = self._refusal(execution) or await self._attempt(execution)
@@ -120,7 +120,8 @@ class Runner:
             outcome = self._stopped(execution)
         except BaseException as error:
             outcome = failure(error)
-        self._settle(execution, outcome)
+        finally:
+            self._settle(execution, outcome)
 
     def _settle(self, execution: Execution, outcome: Outcome) -> None:
         """Frees the place and reports, once: an abandoned run may still come to its end."""

@@ -3,11 +3,19 @@
 from workers.signals import Retry, Snooze, Cancel
 
 raise Retry(after=60)        # this attempt failed; the next one in a minute, if there are attempts left
-raise Snooze(300)            # not now: again in five minutes, and this attempt does not count
+raise Snooze(300)            # not now: again in five minutes, and this attempt does not count; a timedelta will do, too
 raise Cancel("gone already") # there is nothing to do any more
 """
 
 from __future__ import annotations
+
+import math
+from datetime import timedelta
+from decimal import Decimal
+from numbers import Real
+
+Duration = float | Decimal | timedelta
+"""Seconds, or a timedelta."""
 
 
 class Signal(Exception):
@@ -17,7 +25,7 @@ class Signal(Exception):
 class Retry(Signal):
     """The attempt failed; the next one is due `after` seconds from now, or after the task's back-off."""
 
-    def __init__(self, reason: str = "the task asked to be tried again", *, after: float | None = None) -> None:
+    def __init__(self, reason: str = "the task asked to be tried again", *, after: Duration | None = None) -> None:
         self.reason = reason
         self.after = after
         super().__init__(reason)
@@ -26,7 +34,7 @@ class Retry(Signal):
 class Snooze(Signal):
     """It is too early: the same attempt again in `seconds`, without being charged for this one."""
 
-    def __init__(self, seconds: float, reason: str = "snoozed") -> None:
+    def __init__(self, seconds: Duration, reason: str = "snoozed") -> None:
         self.seconds = seconds
         self.reason = reason
         super().__init__(reason)
@@ -46,3 +54,15 @@ class Rejected(Signal):
     def __init__(self, reason: str) -> None:
         self.reason = reason
         super().__init__(reason)
+
+
+def in_seconds(said: object) -> float | None:
+    """A duration in seconds; None when it is no duration."""
+    if isinstance(said, timedelta):
+        return said.total_seconds()
+    if not isinstance(said, Real | Decimal):
+        return None
+    try:
+        return float(said)
+    except (ValueError, OverflowError):  # a signalling NaN, 10 ** 400
+        return math.inf

@@ -231,3 +231,14 @@ def test_the_backoff_is_the_tasks_choice(bench: Bench, connection: Connection) -
     fail(bench)
     bench.clock.time += 2
     assert len(bench.claim()) == 1
+
+
+def test_a_report_that_cannot_even_be_written_down_fails_alone(bench: Bench, connection: Connection) -> None:
+    jobs = [create(connection) for _ in range(3)]
+    by_job = {str(execution.job_id): execution for execution in bench.claim()}
+    first, broken, last = (by_job[str(job)] for job in jobs)
+    nonsense: Any = "soon"
+    bench.report((first, Completed()), (broken, Failed("no", after_s=nonsense)), (last, Completed()))
+    assert [state(connection, job)[0] for job in jobs] == ["COMPLETED", "FAILED", "COMPLETED"]
+    assert state(connection, jobs[1])[2].startswith("no; the outcome could not be stored: ")
+    assert bench.claims == {}

@@ -82,6 +82,25 @@ def test_a_task_can_cancel_itself(fleet: Fleet, task_id: str) -> None:
     assert (execution["attempt"], execution["error"]) == (1, "the order is gone")
 
 
+@pytest.mark.parametrize("task_id", ["leave_in_a_way", "leave_in_a_way_child"])
+@pytest.mark.parametrize(
+    ("way", "status", "error"),
+    [
+        ("snooze", "FAILED", "Snooze(…) takes seconds or a timedelta, not '1'"),
+        ("reject", "FAILED", "no such order"),
+        ("cancel", "CANCELLED", "no such order"),
+        ("syntax", "FAILED", "SyntaxError: bad (file, line 1)"),
+    ],
+)
+def test_whatever_a_task_raises_is_its_own_end_alone(
+    fleet: Fleet, task_id: str, way: str, status: str, error: str
+) -> None:
+    execution = fleet.until(fleet.post(task_id, parameters={"way": way}), status)
+    assert execution["error"] == error
+    assert execution["attempt"] == (4 if way == "syntax" else 1)
+    assert not fleet.workers[0].says("loop_failed")
+
+
 @pytest.mark.parametrize(("task_id", "progress"), [("measured", {"step": "last"}), ("measured_child", 0.5)])
 def test_progress_is_seen_while_it_runs(fleet: Fleet, tmp_path: Path, task_id: str, progress: Any) -> None:
     job = fleet.post(task_id, parameters={"path": str(tmp_path / "go")})

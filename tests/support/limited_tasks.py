@@ -9,7 +9,7 @@ from app.domain.retry import Backoff
 from tests.support.tasks import ledgered, note
 from workers.context import current, report_progress
 from workers.registry import task
-from workers.signals import Cancel, Retry, Snooze
+from workers.signals import Cancel, Rejected, Retry, Snooze
 
 
 @task("keyed", concurrency_key="customer.id", max_per_key=3, max_retries=0)
@@ -80,6 +80,24 @@ async def give_up() -> None:
 @ledgered("give_up_child", isolation="process", max_retries=3)
 def give_up_child() -> None:
     raise Cancel("the order is gone")
+
+
+WAYS: dict[str, Any] = {
+    "snooze": lambda: Snooze("1"),  # type: ignore[arg-type]
+    "reject": lambda: Rejected("no such order"),
+    "cancel": lambda: Cancel(ValueError("no such order")),  # type: ignore[arg-type]
+    "syntax": lambda: SyntaxError("bad", ("file", 1, "x", "text")),
+}
+
+
+@task("leave_in_a_way", backoff=Backoff(base_s=0.1, factor=1))
+async def leave_in_a_way(way: str) -> None:
+    raise WAYS[way]()
+
+
+@task("leave_in_a_way_child", isolation="process", backoff=Backoff(base_s=0.1, factor=1))
+def leave_in_a_way_child(way: str) -> None:
+    raise WAYS[way]()
 
 
 @ledgered("measured")

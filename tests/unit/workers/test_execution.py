@@ -3,12 +3,27 @@
 from __future__ import annotations
 
 import json
+import math
+from datetime import timedelta
+from decimal import Decimal
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from workers.execution import ERROR_LIMIT, Execution, Unreadable, encode_result, failure, storable
+from workers.execution import (
+    ERROR_LIMIT,
+    Ended,
+    Execution,
+    Failed,
+    Snoozed,
+    Unreadable,
+    encode_result,
+    failure,
+    outcome_of,
+    storable,
+)
+from workers.signals import Cancel, Rejected, Retry, Snooze
 
 
 def execution(parameters: str | None) -> Execution:
@@ -58,3 +73,52 @@ def test_a_failure_keeps_type_text_and_the_end_of_the_trace() -> None:
     assert outcome.error == "ValueError: no such customer\N{REPLACEMENT CHARACTER}"
     assert outcome.trace is not None
     assert "raise ValueError" in outcome.trace
+
+
+class Wordless(BaseException):
+    def __str__(self) -> str:
+        raise self
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (SyntaxError("bad", ("file", 1, "x", "text")), "SyntaxError: bad (file, line 1)"),  # type: ignore[arg-type]
+        (Wordless(), "Wordless, whose text cannot be had"),
+    ],
+)
+def test_an_error_that_cannot_be_formatted_is_a_failure_like_others(error: BaseException, said: str) -> None:
+    try:
+        raise error
+    except BaseException as raised:
+        outcome = failure(raised)
+    assert outcome.error == said
+    assert outcome.trace is not None
+    assert "raise error" in outcome.trace
+
+
+@pytest.mark.parametrize(
+    ("pause", "seconds"),
+    [(2, 2.0), (0.5, 0.5), (timedelta(minutes=1), 60.0), (Decimal("1.5"), 1.5), (10**400, math.inf)],
+)
+def test_a_pause_is_a_number_of_seconds_or_a_timedelta(pause: Any, seconds: float) -> None:
+    assert outcome_of(Snooze(pause)) == Snoozed(seconds)
+    assert outcome_of(Retry("later", after=pause)) == Failed("later", after_s=seconds)
+
+
+@pytest.mark.parametrize("pause", ["1", [1], 1j])
+def test_any_other_pause_is_a_failure_for_good(pause: Any) -> None:
+    says = f"takes seconds or a timedelta, not {pause!r}"
+    assert outcome_of(Snooze(pause)) == Failed(f"Snooze(…) {says}", final=True)
+    assert outcome_of(Retry(after=pause)) == Failed(f"Retry(after=…) {says}", final=True)
+    assert isinstance(outcome_of(Snooze(None)), Failed)  # type: ignore[arg-type]
+
+
+def test_the_reason_of_a_way_out_may_be_anything() -> None:
+    reason: Any = ValueError("no\x00such order")
+    text = "no\N{REPLACEMENT CHARACTER}such order"
+    assert outcome_of(Cancel(reason)) == Ended("CANCELLED", text)
+    assert outcome_of(Retry(reason)) == Failed(text)
+    assert outcome_of(Rejected(reason)) == Failed(text, final=True)
+    wordless: Any = Wordless()
+    assert isinstance(outcome_of(Cancel(wordless)), Failed)
