@@ -73,10 +73,13 @@ class Nursery:
         if not message:
             return False
         theirs = socket.socket(fileno=descriptors[0])
+        os.set_inheritable(theirs.fileno(), False)
         nursery = os.getpid()
         pid = os.fork()
         if pid == 0:
             signal.set_wakeup_fd(-1)
+            for each in (*self._children.values(), self._line, self._awake, self._wake):
+                each.close()
             for number in (signal.SIGCHLD, signal.SIGTERM):
                 signal.signal(number, signal.SIG_DFL)
             os.setpgid(0, 0)
@@ -96,6 +99,8 @@ class Nursery:
             line = self._children.pop(pid, None)
             if line is not None:
                 tell(line, {"status": os.waitstatus_to_exitcode(status)})
+                with contextlib.suppress(OSError):
+                    line.shutdown(socket.SHUT_RDWR)  # also for what the child has left behind
                 line.close()
 
     def _end(self) -> None:

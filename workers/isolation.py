@@ -23,6 +23,8 @@ from workers.context import Context
 from workers.execution import Completed, Ended, Execution, Failed, Outcome, Snoozed, storable
 
 ANSWER_LIMIT = 64 * 1024 * 1024
+HEAR_OUT_S = 0.1
+"""When the time of a run is over, what its child has said by then is read to the end, for so long at most."""
 
 
 class Children:
@@ -48,17 +50,12 @@ class Children:
         reader, writer = await asyncio.open_unix_connection(sock=ours, limit=ANSWER_LIMIT)
         child = Child(reader, self._settings.kill_after_s, context.progressed)
         try:
-            async with asyncio.timeout(execution.timeout) as limit:
-                with contextlib.suppress(ConnectionError):  # it died before it read; how, is told
-                    writer.write(json.dumps(request).encode())
-                    writer.write_eof()
-                    await writer.drain()
-                await child.converse()
-        except TimeoutError:
-            if not limit.expired():
-                raise
-            await child.end()
-            return Failed(f"timed out after {execution.timeout:g} s; its process was ended")
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(execution.timeout):
+                    await child.run(request, writer)
+            if not await child.is_over():
+                await child.end()
+                return Failed(f"timed out after {execution.timeout:g} s; its process was ended")
         except BaseException:
             await child.end()
             raise
@@ -121,10 +118,18 @@ class Child:
         self._answer: dict[str, Any] | None = None
         self._over = False
 
+    async def run(self, request: dict[str, Any], writer: asyncio.StreamWriter) -> None:
+        """Hands its request to it and listens."""
+        with contextlib.suppress(ConnectionError):  # it died before it read; how, is told
+            writer.write(json.dumps(request).encode())
+            writer.write_eof()
+            await writer.drain()
+        await self.converse()
+
     async def converse(self) -> None:
-        """Listens until the child has ended."""
+        """Listens until the child has ended; what it has started may go on."""
         with contextlib.suppress(ConnectionError):
-            while line := await self._reader.readline():
+            while self._status is None and (line := await self._reader.readline()):
                 try:
                     said = json.loads(line)
                 except ValueError:
@@ -139,10 +144,17 @@ class Child:
                     self._answer = said
         self._over = True
 
+    async def is_over(self) -> bool:
+        """Whether it has ended by itself; while a task blocks the worker, word of it waits to be read."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(HEAR_OUT_S):
+                await self.converse()
+        return self._over
+
     async def end(self) -> None:
         """Asks the child and what it started to end, then makes them."""
         for number in (signal.SIGTERM, signal.SIGKILL):
-            if self._over or self._status is not None:
+            if self._over:
                 return
             if self._pid is not None:
                 with contextlib.suppress(ProcessLookupError, PermissionError):

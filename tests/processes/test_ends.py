@@ -78,6 +78,28 @@ def test_a_child_that_dies_says_how(shared: Fleet, how: dict[str, int], error: s
     assert [e["error"] for e in failed["errors"]] == [error] * 4
 
 
+def test_a_child_is_over_when_it_has_ended_whatever_was_started_after_it(shared: Fleet) -> None:
+    first = shared.post("child_nap", parameters={"seconds": 1}, timeout_s=4, max_retries=0)
+    shared.until_started(first)
+    second = shared.post("child_nap", parameters={"seconds": 6})
+    shared.until_started(second)
+    shared.until(first, "COMPLETED", timeout=4)
+    assert shared.status(second) == "IN_PROGRESS"
+
+
+def test_a_child_is_over_when_it_has_ended_whatever_it_leaves_behind(shared: Fleet) -> None:
+    job = shared.post("leave_behind", parameters={"seconds": 6}, timeout_s=4)
+    shared.until(job, "COMPLETED", timeout=4)
+
+
+def test_a_child_that_ended_in_time_is_believed_though_a_task_kept_the_worker_from_hearing(shared: Fleet) -> None:
+    shared.until(shared.post("child_nap"), "COMPLETED")
+    job = shared.post("child_nap", parameters={"seconds": 1}, timeout_s=3, max_retries=0)
+    shared.until_started(job)
+    shared.post("hold_loop", parameters={"seconds": 4, "stretch": 4})
+    shared.until(job, "COMPLETED")
+
+
 def test_children_die_with_their_worker(fleet: Fleet) -> None:
     worker = fleet.start()
     job = fleet.post("child_nap", parameters={"seconds": 60})
