@@ -6,6 +6,7 @@ import asyncio
 import gc
 import os
 import sys
+from typing import NoReturn
 
 import uvloop
 
@@ -24,20 +25,28 @@ def main() -> None:
         if not settings.database_url:
             raise SettingsError(["DATABASE_URL: is not set"])
     except SettingsError as error:
-        sys.exit("\n".join(error.faults))
+        give_up(error)
     logs.set_up(settings)
     gc.set_threshold(GARBAGE)
     sys.path.insert(0, os.getcwd())  # task modules beside the program, as `python -m` would find them
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(work(settings))
+        try:
+            status = runner.run(work(settings))
+        except SettingsError as error:
+            give_up(error)
         # A thread that did not listen to its cancellation must not keep the process: its execution was handed back.
         sys.stdout.flush()
         sys.stderr.flush()
-        os._exit(0)
+        os._exit(status)
 
 
-async def work(settings: Settings) -> None:
-    await Worker(settings).run()
+async def work(settings: Settings) -> int:
+    return await Worker(settings).run()
+
+
+def give_up(error: SettingsError) -> NoReturn:
+    print(*error.faults, sep="\n", file=sys.stderr)
+    sys.exit(os.EX_CONFIG)
 
 
 if __name__ == "__main__":

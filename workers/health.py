@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
 from collections.abc import Callable
 from typing import Any
 
+from app.errors import SettingsError
 from app.metrics import CONTENT_TYPE
 
 
 async def serve(port: int, report: Callable[[], dict[str, Any]], metrics: Callable[[], bytes]) -> asyncio.Server:
-    """Answers GET /metrics with the metrics, every other with the report: 200 while `ok` is true in it, else 503."""
+    """Answers GET /metrics with the metrics, every other with the report: 200 while `ok` is true in it, else 503.
+
+    Raises SettingsError when the port cannot be had.
+    """
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
@@ -29,7 +34,11 @@ async def serve(port: int, report: Callable[[], dict[str, Any]], metrics: Callab
         finally:
             writer.close()
 
-    return await asyncio.start_server(answer, "127.0.0.1", port)
+    try:
+        return await asyncio.start_server(answer, "127.0.0.1", port)
+    except OSError as error:
+        why = "is in use" if error.errno == errno.EADDRINUSE else f"cannot be had: {error}"
+        raise SettingsError([f"PGTICK_HEALTH_PORT: {port} {why}"]) from error
 
 
 def _response(status: str, content_type: str, body: bytes) -> bytes:

@@ -53,9 +53,13 @@ class Worker:
         self._stop_asked = asyncio.Event()
         self._hurry = asyncio.Event()
         self.problem: str | None = None
+        self.loops: dict[str, Loop] = {}
+        self._failed = False
 
-    async def run(self) -> None:
+    async def run(self) -> int:
+        """Returns its exit status; raises SettingsError when it cannot run with these settings."""
         tasks = load(self.settings.task_modules)
+        page = await self._open_page()
         await self._register(tasks)
         self._assemble()
         await self._start()
@@ -63,6 +67,9 @@ class Worker:
             await self._stop_asked.wait()
         finally:
             await self._drain()
+        if page is not None:
+            page.close()
+        return os.EX_SOFTWARE if self._failed else os.EX_OK
 
     # ── starting ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -237,6 +244,7 @@ class Worker:
         await self.leases.kept.wait()
         self._running = {name: loop.create_task(each.run(), name=name) for name, each in self.loops.items()}
         self._minder = loop.create_task(self._mind(), name="minder")
+        self._minder.add_done_callback(self._on_minder_ended)
 
     # ── what the loops tell each other ───────────────────────────────────────────────────────────────────────────────
 
@@ -292,31 +300,38 @@ class Worker:
 
     # ── health ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
+    async def _open_page(self) -> asyncio.Server | None:
+        """Serves /healthz and /metrics."""
+        port = self.settings.health_port
+        return await health.serve(port, self.health, self.metrics) if port else None
+
     async def _mind(self) -> None:
-        """Tells systemd how things are, and serves /healthz and /metrics."""
-        server = None
-        if self.settings.health_port:
-            server = await health.serve(self.settings.health_port, self.health, self.metrics)
-        try:
-            ready = False
-            while True:
-                facts = self.health()
-                if facts["problem"] != self.problem:
-                    emit("worker_unhealthy" if facts["problem"] else "worker_healthy", problem=facts["problem"])
-                    self.problem = facts["problem"]
-                if not ready and all(self.loops[name].came_round for name in ("claims", "reports", "planner")):
-                    ready = True
-                    emit("worker_ready", worker_id=self.worker_id)
-                    notify(READY="1")
-                if facts["ok"]:
-                    notify(WATCHDOG="1", STATUS=f"{self.state.lower()}: {self.runner.running} executions running")
-                await asyncio.sleep(min(1.0, watchdog_pause_s() or 1.0) if ready else 0.02)
-        finally:
-            if server is not None:
-                server.close()
+        """Tells systemd how things are."""
+        ready = False
+        while True:
+            facts = self.health()
+            if facts["problem"] != self.problem:
+                emit("worker_unhealthy" if facts["problem"] else "worker_healthy", problem=facts["problem"])
+                self.problem = facts["problem"]
+            if not ready and all(self.loops[name].came_round for name in ("claims", "reports", "planner")):
+                ready = True
+                emit("worker_ready", worker_id=self.worker_id)
+                notify(READY="1")
+            if facts["ok"]:
+                notify(WATCHDOG="1", STATUS=f"{self.state.lower()}: {self.runner.running} executions running")
+            await asyncio.sleep(min(1.0, watchdog_pause_s() or 1.0) if ready else 0.02)
+
+    def _on_minder_ended(self, minder: asyncio.Task[None]) -> None:
+        """Without it nobody would hear how this worker is: it drains, and whoever started it may start another."""
+        if not minder.cancelled():
+            emit("loop_failed", loop="minder", error=minder.exception())
+            self._failed = True
+            self.stop()
 
     def health(self) -> dict[str, Any]:
         """The state of each loop; `ok` while every loop comes round, or waits for a database that is away."""
+        if not self.loops:
+            return {"ok": False, "problem": "it waits for the database", "state": "STARTING", "loops": {}}
         now = time.monotonic()
         beating: dict[str, Loop | Leases] = {**self.loops, "leases": self.leases}
         loops = {
@@ -344,6 +359,8 @@ class Worker:
 
     def metrics(self) -> bytes:
         """What Prometheus reads of this process."""
+        if not self.loops:
+            return b""
         totals = self.reporter.stats.totals()
         return metrics.page(totals, self.slots, self.health(), self.claimer.claim_s, self.planner.lag_s)
 

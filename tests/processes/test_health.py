@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import threading
 import time
@@ -159,3 +160,26 @@ def test_a_task_that_blocks_the_event_loop_is_told_of_while_it_does(fleet: Fleet
     fleet.until(held, "COMPLETED", timeout=20)
     fleet.eventually("select state = 'RUNNING' from pgtick.worker_status")
     fleet.eventually("select not exists (select from pgtick.findings where kind = 'blocked_worker')", timeout=20)
+
+
+def test_a_worker_whose_health_port_is_taken_says_so_and_ends(fleet: Fleet) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        worker = fleet.launch(health_port=port)
+        assert worker.wait() == os.EX_CONFIG
+    assert worker.log() == f"PGTICK_HEALTH_PORT: {port} is in use\n"
+    assert fleet.value("select count(*) from pgtick.workers") == 0
+
+
+def test_a_worker_that_cannot_tell_how_it_is_says_so_and_ends(fleet: Fleet) -> None:
+    worker = fleet.launch(tasks="tests.support.tasks,tests.support.end_minder")
+    assert worker.wait() == os.EX_SOFTWARE
+    assert worker.says("loop_failed", loop="minder")
+    assert worker.says("worker_stopped")
+
+
+def test_the_page_of_a_worker_that_waits_for_the_database_is_there(fleet: Fleet) -> None:
+    worker = fleet.launch("host=127.0.0.1 port=1 dbname=nowhere", health_port=free_port())
+    eventually(lambda: worker.says("database_unavailable", loop="start"))
+    health = worker.health()
+    assert (health["status"], health["problem"]) == (503, "it waits for the database")
