@@ -2,12 +2,30 @@
 
 from __future__ import annotations
 
+import math
+
 from flask import request
+from werkzeug.exceptions import HTTPException, RequestEntityTooLarge
 
 from app.api.problems import Problem
 
 JSON = "application/json"
 NDJSON = ("application/x-ndjson", "application/ndjson", "application/jsonl")
+
+
+def read_bytes() -> bytes:
+    """The body as it came, whole or not at all: 413 when it is larger than allowed, 400 when it breaks off."""
+    try:
+        body = request.get_data()
+        # One that comes in chunks is read as far as the limit, without a word about what is behind it.
+        cut = request.content_length is None and len(body) >= (request.max_content_length or math.inf)
+        if cut and request.environ["wsgi.input"].read(1):
+            raise RequestEntityTooLarge
+    except HTTPException:
+        raise
+    except Exception as error:  # whatever the server raises for chunks that are none
+        raise Problem(400, "the body could not be read to its end") from error
+    return body
 
 
 def read_body(*types: str) -> tuple[str, bytes]:
@@ -16,7 +34,7 @@ def read_body(*types: str) -> tuple[str, bytes]:
     if given not in types and not (JSON in types and given.startswith("application/") and given.endswith("+json")):
         said = f"not {given}" if given else "and the request names none"
         raise Problem(415, f"Content-Type must be {' or '.join(types)}, {said}")
-    body = request.get_data(cache=False)
+    body = read_bytes()
     try:
         body.decode()
     except UnicodeDecodeError as error:

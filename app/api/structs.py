@@ -6,11 +6,10 @@ from difflib import get_close_matches
 from typing import Any, TypeVar, get_type_hints
 
 import msgspec
-from flask import request
 from msgspec import Struct
 
 from app.api import problems, requests, wording
-from app.api.bodies import JSON, read_body
+from app.api.bodies import JSON, read_body, read_bytes
 from app.api.json_checks import Malformed, pointer
 from app.api.problems import Fault, Problem
 
@@ -19,7 +18,7 @@ T = TypeVar("T", bound=Struct)
 
 def read(kind: type[T], *, empty: bool = False) -> tuple[T, bytes]:
     """The body of this request and its bytes; with `empty`, no body is one without members."""
-    if empty and not request.get_data(cache=True).strip():
+    if empty and not read_bytes().strip():
         body = b"{}"
     else:
         _, body = read_body(JSON)

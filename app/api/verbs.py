@@ -7,15 +7,14 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import Annotated, Any, TypeVar
 
-import msgspec
 from flask import Blueprint, Response, request
 from msgspec import Meta, Struct
 
-from app.api import auth, editing, parameters, problems, requests, responses, wording
+from app.api import auth, editing, parameters, problems, responses, structs
 from app.api.bodies import JSON, read_body
 from app.api.idempotency import read_key
 from app.api.jobs import known_id, whole_job
-from app.api.json_checks import Malformed, pointer
+from app.api.json_checks import Malformed
 from app.api.problems import Fault, Problem
 from app.api.services import current
 from app.clock import clock
@@ -35,7 +34,6 @@ NEW_HISTORY = timedelta(days=7)
 """So far back a backfill makes history where there is none; further back only where there is."""
 
 Note = Annotated[str, Meta(max_length=1000, pattern=r"^[^\x00]*$")]
-T = TypeVar("T", bound=Struct)
 R = TypeVar("R")
 
 blueprint = Blueprint("verbs", __name__)
@@ -77,7 +75,7 @@ def edit(job_id: str) -> Response:
 
 @blueprint.post("/jobs/<job_id>/pause")
 def pause(job_id: str) -> Response:
-    known, asked = known_id(job_id), _read(Pause)
+    known, asked = known_id(job_id), structs.read(Pause, empty=True)[0]
     taken_back = _run(lambda c: verbs.pause(c, known, asked.note))
     return responses.answer(whole_job(known) | {"taken_back": taken_back})
 
@@ -100,7 +98,7 @@ def run(job_id: str) -> Response:
 
 @blueprint.post("/jobs/<job_id>/skip")
 def skip(job_id: str) -> Response:
-    known, asked = known_id(job_id), _read(Skip)
+    known, asked = known_id(job_id), structs.read(Skip, empty=True)[0]
     at = None if asked.scheduled_at is None else _instant(asked.scheduled_at, "scheduled_at")
     skipped = _run(lambda c: skip_run(c, known, at, clock.now_utc()))
     return responses.answer({"job_id": known, "execution_id": skipped, "status": "SKIPPED"})
@@ -108,7 +106,7 @@ def skip(job_id: str) -> Response:
 
 @blueprint.post("/jobs/<job_id>/backfill")
 def backfill(job_id: str) -> Response:
-    known, asked = known_id(job_id), _read(Backfill)
+    known, asked = known_id(job_id), structs.read(Backfill, empty=True)[0]
     start, end = _instant(asked.start, "start"), _instant(asked.end, "end")
     answer = _run(lambda c: backfill_runs(c, known, start, end, True, clock.now_utc()))
     if not asked.dry_run and answer["occurrences"]:
@@ -241,36 +239,6 @@ def _run(work: Callable[[Connection], R]) -> R:
         raise problems.invalid([Fault(f"/{error.field}", error.rule)]) from None
     except (ScheduleError, ScheduleErrors) as error:
         raise Problem(409, f"the job's own schedule is broken: {error}") from None
-
-
-def _read(kind: type[T]) -> T:
-    """The body of a verb; without one, its defaults."""
-    if not request.get_data(cache=True).strip():
-        body = b"{}"
-    else:
-        _, body = read_body(JSON)
-    try:
-        given = requests.read_object(body)
-    except Malformed as error:
-        raise Problem(400, f"the body is not JSON: {error}") from None
-    if isinstance(given, list):
-        raise problems.invalid(given)
-    faults: list[Fault] = []
-    for name, value in given.items():
-        at = pointer("", name)
-        types = {field.name: field.type for field in msgspec.structs.fields(kind)}
-        if name not in types:
-            faults.append(Fault(at, f"there is no such field; there are {', '.join(types)}"))
-            continue
-        try:
-            msgspec.convert(value, types[name])
-        except msgspec.ValidationError as error:
-            faults.append(wording.fault(at, error, types[name]))
-    required = [field.name for field in msgspec.structs.fields(kind) if field.required]
-    faults += [Fault(f"/{name}", "is required") for name in required if name not in given]
-    if faults:
-        raise problems.invalid(faults)
-    return msgspec.convert(given, kind)
 
 
 def _instant(text: str, name: str) -> datetime:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -149,6 +150,37 @@ def test_a_body_over_the_limit_is_413(path: str) -> None:
     with running_api("postgresql://nowhere", max_body_bytes=100) as api:
         answer = api.call("POST", path, data=b" " * 101, content_type="application/json")
         assert answer.status_code == 413
+
+
+class Broken:
+    """A body whose chunks are none, as gunicorn tells of it: by an exception of its own."""
+
+    def read(self, size: int) -> bytes:
+        raise LookupError("zz")
+
+
+def in_chunks(api: Api, path: str, body: io.BytesIO | Broken, content_type: str) -> int:
+    """Sends a body that does not say how long it is; returns the status."""
+    environ = {"wsgi.input_terminated": True, "wsgi.input": body, "HTTP_TRANSFER_ENCODING": "chunked"}
+    return api.call("POST", path, environ_overrides=environ, content_type=content_type).status_code
+
+
+def test_a_body_in_chunks_is_taken_whole_or_not_at_all(api: Api, connection: Connection) -> None:
+    line = b'{"task_id": "send_email"}\n'
+    with running_api(api.services.settings.database_url, max_body_bytes=10 * len(line)) as small:
+        assert in_chunks(small, "/jobs/batch", io.BytesIO(11 * line), "application/x-ndjson") == 413
+        assert in_chunks(small, "/jobs", io.BytesIO(line + b" " * 1_000), "application/json") == 413
+        assert count(connection, "jobs") == 0
+        assert in_chunks(small, "/jobs/batch", io.BytesIO(10 * line), "application/x-ndjson") == 201
+        pause = f"/jobs/{connection.execute('select job_id from pgtick.jobs').fetchall()[0][0]}/pause"
+        assert in_chunks(small, pause, io.BytesIO(b"{}" + b" " * 1_000), "application/json") == 413
+        assert in_chunks(small, "/operations", io.BytesIO(b" " * 1_000), "application/json") == 413
+    assert count(connection, "jobs") == 10
+
+
+@pytest.mark.parametrize("path", ["/jobs", "/jobs/batch", "/operations", "/schedules/preview"])
+def test_a_body_whose_chunks_are_broken_is_400(shared_api: Api, path: str) -> None:
+    assert in_chunks(shared_api, path, Broken(), "application/json") == 400
 
 
 def test_every_address_answers_a_wrong_method_with_a_problem(shared_api: Api) -> None:
