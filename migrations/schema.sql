@@ -349,7 +349,11 @@ begin
             when policy.key = 'expires_after_s' and not policy.text::numeric between 1 and 316224000 then 'is not from 1 to 316224000 seconds'
             when policy.key = 'missed_window_s' and not policy.text::numeric between 1 and 604800 then 'is not from 1 to 604800 seconds'
             when policy.key = 'max_runs' and not policy.text::numeric between 1 and 2147483647 then 'is not from 1 to 2147483647'
-            when policy.key in ('start_at', 'end_at') and policy.type <> 'string' then 'must be a time with an offset'
+            when policy.key = 'max_runs' and policy.text::numeric % 1 <> 0 then 'must be a whole number'
+            when policy.key in ('start_at', 'end_at') and (policy.type <> 'string' or pgtick.read_instant(policy.text) is null)
+                then 'is not a date and time with an offset, such as 2026-03-08T02:30:00Z'
+            when policy.key in ('start_at', 'end_at') and not tstzrange('2000-01-01 00:00Z', '2200-01-01 00:00Z') @> pgtick.read_instant(policy.text)
+                then 'is not in the years 2000 to 2199'
             when policy.key = 'exclude' and policy.type <> 'array' then 'must be a list of dates and cron expressions'
             when policy.key not in ('overlap', 'missed', 'gap', 'fold', 'missed_window_s', 'jitter_s', 'expires_after_s', 'max_runs', 'start_at', 'end_at', 'exclude')
                 then 'there is no such policy'
@@ -361,7 +365,7 @@ begin
     return policies;
 end $$;
 
-COMMENT ON FUNCTION pgtick.check_policies(policies jsonb, recurring boolean) IS 'The policies as they are stored. Raises for what is no policy; times and exclusions are checked by a planner, which stops the job visibly.';
+COMMENT ON FUNCTION pgtick.check_policies(policies jsonb, recurring boolean) IS 'The policies as they are stored. Raises for what is no policy; exclusions are checked by a planner, which stops the job visibly.';
 
 CREATE TABLE pgtick.pending_executions (
     job_id uuid NOT NULL,
@@ -1516,35 +1520,49 @@ $$;
 
 COMMENT ON FUNCTION pgtick.plan_anew(job_id uuid) IS 'Has the planner compute the next time of a recurring job from now on. For use under lock_job.';
 
+CREATE FUNCTION pgtick.read_instant(text text) RETURNS timestamp with time zone
+    LANGUAGE plpgsql IMMUTABLE STRICT
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $_$
+begin
+    -- The shape that app/schedule/dates.py has, with an offset.
+    if text !~ '^\d{4}-\d\d-\d\d[Tt ]([01]\d|2[0-3]):[0-5]\d(:[0-5]\d(\.\d{1,9})?)?([Zz]|[+-](0\d|1[0-5])(:?[0-5]\d)?)$' then
+        return null;
+    end if;
+    return regexp_replace(text, '(\.\d{6})\d+', '\1')::timestamptz;
+exception when datetime_field_overflow or invalid_datetime_format then
+    return null;
+end $_$;
+
+COMMENT ON FUNCTION pgtick.read_instant(text text) IS 'The instant that a date and time with an offset names; null for what is none.';
+
 CREATE FUNCTION pgtick.read_schedule(schedule text, timezone text, OUT kind text, OUT expression text, OUT at timestamp with time zone) RETURNS record
     LANGUAGE plpgsql STABLE
     SET search_path TO 'pg_catalog', 'pg_temp'
     AS $_$
 declare
-    words text[] := regexp_split_to_array(btrim(schedule), '\s+');
-    date constant text := '^\s*\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d(:\d\d(\.\d{1,6})?)?\s*';
+    words text[] := regexp_split_to_array(btrim(schedule, E' \t'), '\s+');
 begin
-    if timezone is not null and not exists (select from pg_timezone_names where name = timezone) then
+    if timezone is not null and (timezone in ('Factory', 'localtime', 'posixrules') or timezone ~ '^(posix|right)/'
+            or not exists (select from pg_timezone_names where name = timezone)) then
         raise exception 'timezone: no time zone "%"', timezone using errcode = 'invalid_parameter_value';
     end if;
-    if lower(btrim(schedule)) = 'now' then
+    if schedule ~* '^\s*now\s*$' then
         kind := 'NOW';
-    elsif schedule ~ (date || '([Zz]|[+-]\d\d(:?\d\d)?)?\s*$') then
+    elsif schedule ~ '^\s*\d{4}-' then
         kind := 'DATE';
-        begin
-            if schedule ~ (date || '$') then
-                if timezone is null then
-                    raise exception 'schedule: "%" has no offset; add one such as Z or +02:00, or name a timezone', schedule
-                        using errcode = 'invalid_parameter_value';
-                end if;
-                at := pgtick.instant_of(schedule::timestamp, timezone);
-            else
-                at := schedule::timestamptz;
+        at := pgtick.read_instant(schedule);
+        if at is null and pgtick.read_instant(schedule || 'Z') is not null then
+            if timezone is null then
+                raise exception 'schedule: "%" has no offset; add one such as Z or +02:00, or name a timezone', schedule
+                    using errcode = 'invalid_parameter_value';
             end if;
-        exception when datetime_field_overflow or invalid_datetime_format then
-            raise exception 'schedule: "%" is not on the calendar or the clock', schedule using errcode = 'invalid_parameter_value';
-        end;
-        if at > now() + interval '10 years' then
+            at := pgtick.instant_of(pgtick.read_instant(schedule || 'Z') at time zone 'UTC', timezone);
+        end if;
+        if at is null then
+            raise exception 'schedule: "%" is not a date and time of ISO 8601, such as 2026-03-08T02:30:00Z', schedule
+                using errcode = 'invalid_parameter_value';
+        elsif at > now() + interval '10 years' then
             raise exception 'schedule: % is more than 10 years ahead', schedule using errcode = 'invalid_parameter_value';
         end if;
         at := greatest(at, '2000-01-01 00:00Z');
@@ -1553,7 +1571,7 @@ begin
             raise exception 'schedule: is longer than 256 characters' using errcode = 'invalid_parameter_value';
         end if;
         kind := 'CRON';
-        expression := btrim(schedule);
+        expression := btrim(schedule, E' \t');
     else
         raise exception 'schedule: "%" is neither "now", nor an ISO 8601 date, nor a cron expression', coalesce(schedule, 'null')
             using errcode = 'invalid_parameter_value';

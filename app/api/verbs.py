@@ -21,7 +21,7 @@ from app.clock import clock
 from app.domain.job import CRON
 from app.schedule import horizon
 from app.schedule.cron import parse
-from app.schedule.dates import parse_instant
+from app.schedule.dates import parse_storable
 from app.schedule.errors import ScheduleError, ScheduleErrors
 from app.schedule.policies import Policies
 from app.store import verbs
@@ -243,6 +243,6 @@ def _run(work: Callable[[Connection], R]) -> R:
 
 def _instant(text: str, name: str) -> datetime:
     try:
-        return parse_instant(text, name)
+        return parse_storable(text, name)
     except ScheduleError as error:
         raise problems.invalid([Fault(f"/{name}", error.rule)]) from None

@@ -243,11 +243,11 @@ def _acting(settings: Settings) -> Iterator[tuple[Connection, datetime]]:
 
 
 def _instant(text: str, option: str) -> datetime:
-    from app.schedule.dates import parse_instant
+    from app.schedule.dates import parse_storable
     from app.schedule.errors import ScheduleError
 
     try:
-        return parse_instant(text, option)
+        return parse_storable(text, option)
     except ScheduleError as error:
         raise click.BadParameter(error.rule, param_hint=option) from None
 

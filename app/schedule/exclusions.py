@@ -14,6 +14,7 @@ from functools import lru_cache
 from zoneinfo import ZoneInfo
 
 from app.schedule.cron import Cron
+from app.schedule.dates import EARLIEST, END
 from app.schedule.errors import ScheduleError, shown
 from app.schedule.every import Every, is_every
 from app.schedule.fields import Fields
@@ -68,8 +69,9 @@ class Allowed:
         """The first occurrence strictly after an instant; None when there is none within reach."""
         at = self.schedule.next(after, anchor)
         for _ in range(_PATIENCE):
-            stretch = at and self._stretch(at)
-            if not stretch:
+            if at is None or at >= END:
+                break
+            if not (stretch := self._stretch(at)):
                 return at
             at = self.schedule.next(stretch[1] - _TICK, anchor)
         return None
@@ -78,8 +80,9 @@ class Allowed:
         """The last occurrence strictly before an instant."""
         at = self.schedule.prev(before, anchor)
         for _ in range(_PATIENCE):
-            stretch = at and self._stretch(at)
-            if not stretch:
+            if at is None or at < EARLIEST:
+                break
+            if not (stretch := self._stretch(at)):
                 return at
             at = self.schedule.prev(stretch[0], anchor)
         return None

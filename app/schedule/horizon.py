@@ -15,6 +15,7 @@ from typing import NamedTuple
 from uuid import UUID
 
 from app.schedule.cron import Cron, Fold, Gap, as_utc, next_run, parse
+from app.schedule.dates import END
 from app.schedule.errors import ScheduleError
 from app.schedule.every import EPOCH, Every, is_every
 from app.schedule.exclusions import Allowed
@@ -221,7 +222,7 @@ def first(
     if policies.start_at is not None:
         after = max(after, policies.start_at - _TICK)
     at = occurrences_of(expression, timezone, policies).next(after, anchor)
-    if at is None or (policies.end_at is not None and at > policies.end_at):
+    if at is None or at >= END or (policies.end_at is not None and at > policies.end_at):
         return None
     return None if policies.max_runs is not None and runs >= policies.max_runs else at
 

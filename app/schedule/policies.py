@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import Any, Literal
 
 from app.schedule.cron import FOLDS, GAPS, Fold, Gap
-from app.schedule.dates import parse_instant
+from app.schedule.dates import parse_storable
 from app.schedule.errors import ScheduleError, ScheduleErrors, shown
 from app.schedule.exclusions import check_exclusion
 
@@ -167,8 +167,8 @@ _CHECKS: dict[str, Callable[[object, str], object]] = {
     "missed": _one_of(MISSED),
     "missed_window_s": _seconds(1, MAX_WINDOW_S),
     "overlap": _one_of(OVERLAPS),
-    "start_at": parse_instant,
-    "end_at": parse_instant,
+    "start_at": parse_storable,
+    "end_at": parse_storable,
     "max_runs": _runs,
     "jitter_s": _seconds(0, MAX_JITTER_S),
     "exclude": _exclude,

@@ -53,6 +53,30 @@ def test_a_job_for_now_is_due_at_the_time_the_database_wrote_it(api: Api, connec
     assert job["next_runs"] == [job["created_at"]] == [row[0].astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")]
 
 
+@pytest.mark.parametrize("date", ["1970-01-01T00:00:00Z", "0001-01-01T00:00:00+14:00", "1999-12-31T23:59:59.999Z"])
+def test_a_date_however_long_past_runs_now(api: Api, connection: Connection, date: str) -> None:
+    assert api.created(schedule=date)["warnings"] == ["the date is in the past: the job starts now"]
+    batch = [{"task_id": "send_email", "schedule": date}] * 150
+    assert api.call("POST", "/jobs/batch", json=batch).status_code == 201
+    due = connection.execute("select count(*) from pgtick.pending_executions where due_at <= now()").fetchone()
+    assert due == (151,)
+
+
+@pytest.mark.parametrize("at", ["0001-01-01T00:00:00Z", "1999-12-31T23:59:59Z", "2300-01-01T00:00:00Z"])
+def test_times_that_cannot_be_stored_are_refused_naming_the_field(shared_api: Api, at: str) -> None:
+    job_id = shared_api.created(schedule="0 10 * * *")["job_id"]
+    body = {"schedule": "0 10 * * *", "policies": {"start_at": at}}
+    for method, path, given, field in (
+        ("POST", "/jobs", {"task_id": "send_email"} | body, "/policies/start_at"),
+        ("POST", "/schedules/preview", body, "/policies/start_at"),
+        ("PATCH", f"/jobs/{job_id}", body, "/policies/start_at"),
+        ("POST", f"/jobs/{job_id}/skip", {"scheduled_at": at}, "/scheduled_at"),
+        ("POST", f"/jobs/{job_id}/backfill", {"start": at, "end": "2026-01-01T00:00:00Z"}, "/start"),
+    ):
+        answer = shared_api.call(method, path, json=given)
+        assert (answer.status_code, [fault["pointer"] for fault in answer.json["errors"]]) == (422, [field])
+
+
 def test_a_date_ahead_is_due_at_that_date(api: Api, connection: Connection) -> None:
     at = datetime.now(UTC) + timedelta(hours=1, microseconds=1)
     job = api.created(schedule=at.isoformat())

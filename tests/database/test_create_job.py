@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -9,6 +10,9 @@ import psycopg
 import pytest
 from psycopg.types.json import Jsonb
 
+from app.api import requests
+from app.api.scheduling import Planned, plan
+from app.domain.ids import uuid7
 from app.schedule.dates import parse_date
 
 Connection = psycopg.Connection[Any]
@@ -164,6 +168,50 @@ def test_local_dates_mean_the_same_in_sql_and_in_the_api(connection: Connection)
     assert [row[0] for row in rows] == [parse_date(local, zone, now)[0] for zone, local in walls]
 
 
+@pytest.mark.parametrize(
+    ("schedule", "timezone"),
+    [
+        ("2027-03-08T24:00:00Z", None),
+        ("2027-03-08T10:59:60Z", None),
+        ("2027-03-08T10:00:00+05:60", None),
+        ("2027-03-08T10:00:00+05:99", None),
+        ("2027-03-08T10:00:00+15:59", None),
+        ("2027-03-08T10:00:00+16:00", None),
+        ("2027-03-08T10:00:00+24:00", None),
+        ("2027-03-08T10:00:00 Z", None),
+        ("2027-03-08T10:00:00Z ", None),
+        (" 2027-03-08T10:00:00Z", None),
+        ("2027-03-08 10:00:00.123456789z", None),
+        ("2027-03-08T10:00:00.1234567891Z", None),
+        ("2027-03-08T10:00:00,5Z", None),
+        ("2027-03-08T10:00.5Z", None),
+        ("20270308T100000Z", None),
+        ("2027-W10-1T10:00:00Z", None),
+        ("2027-02-29T10:00:00Z", None),
+        ("2027-03-08T10:00", None),
+        ("2027-03-08T10:00", "Europe/Berlin"),
+        ("2027-03-08T10:00Z", "Factory"),
+        ("2027-03-08T10:00Z", "localtime"),
+        ("2027-03-08T10:00Z", "posix/Europe/Berlin"),
+        ("2027-03-08T10:00Z", "right/Europe/Berlin"),
+        ("0001-01-01T00:00:00+14:00", None),
+        ("9999-12-31T23:59:59-14:00", None),
+        (" NOW\t", None),
+    ],
+)
+def test_a_date_is_one_in_sql_exactly_when_it_is_one_in_the_api(
+    connection: Connection, schedule: str, timezone: str | None
+) -> None:
+    body = {"task_id": "send_email", "schedule": schedule, "timezone": timezone}
+    planned = plan(requests.explain(body), uuid7(0), "u", datetime.now(UTC), lambda _: True)
+    expected = planned.job.run_at if isinstance(planned, Planned) else "refused"
+    found: Any = "refused"
+    with suppress(psycopg.errors.InvalidParameterValue):
+        read = connection.execute("select (pgtick.read_schedule(%s, %s)).at", [schedule, timezone]).fetchone()
+        found = read and read[0]
+    assert found == expected
+
+
 def test_policies_are_kept_and_reach_the_execution(connection: Connection) -> None:
     policies = Jsonb({"overlap": "queue_one", "expires_after_s": 30})
     row = connection.execute("select pgtick.create_job('send_email', policies => %s)", [policies]).fetchone()
@@ -185,6 +233,10 @@ def test_policies_are_kept_and_reach_the_execution(connection: Connection) -> No
         ("* * * * *", {"max_runs": "3"}, "policies.max_runs"),
         ("* * * * *", [1], "policies"),
         ("now", {"missed": "all"}, "policies.missed"),
+        ("* * * * *", {"max_runs": 1.5}, "policies.max_runs"),
+        ("* * * * *", {"start_at": "2027-01-01"}, "policies.start_at"),
+        ("* * * * *", {"start_at": "0001-01-01T00:00:00Z"}, "policies.start_at"),
+        ("* * * * *", {"end_at": "2200-01-01T00:00:00Z"}, "policies.end_at"),
         ("2027-02-30T10:00:00Z", {}, "schedule"),
         ("2027-03-01T10:00:00", {}, "schedule"),
     ],

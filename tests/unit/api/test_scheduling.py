@@ -46,7 +46,6 @@ def test_without_a_time_it_is_now(schedule: object) -> None:
     [
         ({"schedule": "2026-03-02T11:00:00+01:00"}, "UTC"),
         ({"schedule": "2026-03-02T10:00:00Z"}, "UTC"),
-        ({"schedule": "20260302T100000Z"}, "UTC"),
         ({"schedule": {"date": "2026-03-02T10:00:00Z"}}, "UTC"),
         (
             {"schedule": {"type": "DATE", "expression": None, "timezone": "UTC", "run_at": "2026-03-02T10:00:00Z"}},
@@ -147,3 +146,21 @@ def test_policies_of_a_one_off_reach_its_execution() -> None:
 def test_a_schedule_that_never_runs_within_its_bounds_is_refused() -> None:
     found = faults(schedule="0 10 * * *", policies={"end_at": "2026-03-01T13:00:00Z"})
     assert set(found) == {"/schedule"}
+
+
+def test_a_date_before_what_can_be_stored_runs_now_too() -> None:
+    made = planned(schedule="1970-01-01T00:00:00Z")
+    assert made.job.run_at == datetime(2000, 1, 1, tzinfo=UTC)
+    assert made.warnings == ["the date is in the past: the job starts now"]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"schedule": "0 0 31 12 *", "policies": {"start_at": "2199-12-30T00:00:00Z", "exclude": ["2199-12-31"]}},
+        {"schedule": "0 0 31 12 *", "policies": {"exclude": ["* * 31 12 *"]}},
+        {"schedule": "0 0 29 2 *", "policies": {"start_at": "2199-01-01T00:00:00Z"}},
+    ],
+)
+def test_what_would_run_beyond_what_can_be_stored_never_runs(body: dict[str, Any]) -> None:
+    assert set(faults(**body)) == {"/schedule"}

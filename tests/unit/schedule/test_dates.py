@@ -21,13 +21,15 @@ NOW = utc("2026-03-01T12:00")
         ("2026-03-08T02:30:00+05:30", None, "2026-03-07T21:00"),
         ("2026-03-08T02:30:00-0500", "Asia/Tokyo", "2026-03-08T07:30"),
         ("2026-03-08 02:30z", None, "2026-03-08T02:30"),
-        ("20260308T023000Z", None, "2026-03-08T02:30"),
-        ("2026-W10-7T02:30Z", None, "2026-03-08T02:30"),
         ("2026-03-08T02:30:00.000001Z", None, "2026-03-08T02:30:00.000001"),
-        ("2026-03-08T02:30:00,5Z", None, "2026-03-08T02:30:00.500000"),
+        ("2026-03-08T02:30:00.5Z", None, "2026-03-08T02:30:00.500000"),
         ("2026-03-08T02:30:00.123456000Z", None, "2026-03-08T02:30:00.123456"),
         ("2026-07-01T09:00", "Europe/Berlin", "2026-07-01T07:00"),
-        ("1999-12-31T23:59:59Z", None, "1999-12-31T23:59:59"),
+        ("2026-03-08T02:30:00+15:59", None, "2026-03-07T10:31"),
+        ("1999-12-31T23:59:59Z", None, "2000-01-01T00:00"),
+        ("1970-01-01T00:00:00Z", None, "2000-01-01T00:00"),
+        ("0001-01-01T00:00:00+14:00", None, "2000-01-01T00:00"),
+        ("0001-01-01T00:00", "Asia/Tokyo", "2000-01-01T00:00"),
         ("2036-03-01T12:00:00Z", None, "2036-03-01T12:00"),
     ],
 )
@@ -76,12 +78,19 @@ def test_what_was_decided_for_the_user_is_said(value: str, timezone: str | None,
         ("2026-13-01T00:00:00Z", "not on the calendar"),
         ("2026-01-01T24:00:00Z", "not on the calendar or the clock"),
         ("2026-01-01T23:59:60Z", "not on the calendar or the clock"),
-        ("2026-01-01T12:00+25:00", "not on the calendar or the clock"),
-        ("2026-01-01T12:30.5Z", "fraction without seconds"),
+        ("2026-01-01T12:00+25:00", "not a date and time"),
+        ("2026-01-01T12:00+16:00", "not a date and time"),
+        ("2026-01-01T12:00+05:60", "not a date and time"),
+        ("2026-01-01T12:00+05:99", "not a date and time"),
+        ("2026-01-01T12:30.5Z", "not a date and time"),
+        ("20260308T023000Z", "not a date and time"),
+        ("2026-W10-7T02:30Z", "not a date and time"),
+        ("2026-03-08T02:30:00,5Z", "not a date and time"),
+        (" 2026-03-08T02:30:00Z", "not a date and time"),
+        ("2026-03-08T02:30:00 Z", "not a date and time"),
         ("2036-03-01T12:00:00.000001Z", "more than 10 years ahead"),
         ("9999-12-31T23:59:59Z", "more than 10 years ahead"),
-        ("0001-01-01T00:00:00+14:00", "outside the years"),
-        ("9999-12-31T23:59:59-14:00", "outside the years"),
+        ("9999-12-31T23:59:59-14:00", "more than 10 years ahead"),
     ],
 )
 def test_anything_else_is_refused_with_the_rule(value: Any, rule: str) -> None:
@@ -94,7 +103,7 @@ def test_anything_else_is_refused_with_the_rule(value: Any, rule: str) -> None:
 
 @pytest.mark.parametrize(
     ("value", "timezone"),
-    [("0001-01-01T00:00", "Asia/Tokyo"), ("9999-12-31T23:59:59", "America/New_York"), ("9999-12-31T00:00", "UTC")],
+    [("9999-12-31T23:59:59", "America/New_York"), ("9999-12-31T00:00", "UTC")],
 )
 def test_local_dates_at_the_ends_of_the_calendar(value: str, timezone: str) -> None:
     with pytest.raises(ScheduleError) as caught:
