@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from functools import lru_cache
 from typing import Any
 from uuid import UUID
@@ -30,8 +30,6 @@ PROBLEM_LIMIT = 1_000
 OLDEST_RECORD = timedelta(days=7)
 """Skipped occurrences from longer ago are recorded at this age: their hours have no partitions any more."""
 SKIPPED_BY_HAND = "skipped by hand"
-END_OF_TIME = datetime(2200, 1, 1, tzinfo=UTC)
-"""No table of ours holds a time from here on."""
 
 
 class Planner:
@@ -115,9 +113,6 @@ class Planner:
                 try:
                     policies = _policies(policies_text, recurring=True)
                     at = first(expression, timezone, policies, through or anchor, anchor=anchor, runs=runs)
-                    if at is not None and at >= END_OF_TIME:
-                        broken.append((job_id, _too_late(at)))
-                        at = None
                     moved.append((job_id, at))
                 except Exception as error:
                     broken.append((job_id, _problem(error)))
@@ -221,9 +216,6 @@ class Batch:
             # What was skipped by hand is none of its max_runs: there may be one more.
             after = planned.occurrences[-1].scheduled_at
             next_run_at = first(expression, timezone, policies, after, anchor=anchor, runs=runs)
-        if next_run_at is not None and next_run_at >= END_OF_TIME:
-            self.broken.append((job_id, _too_late(next_run_at)))
-            next_run_at = None
         self.unfinished |= next_run_at is not None and next_run_at <= self.until
         # What was left out is dealt with, too: other zone data must not bring it back.
         dealt_with = [at for at, _ in planned.occurrences[-1:]] + ([self.now] if planned.skipped else [])
@@ -301,10 +293,6 @@ def _is_of_a_row(error: Exception) -> bool:
 def _problem(error: Exception) -> str:
     said = str(error) if isinstance(error, ScheduleError | ScheduleErrors) else f"{type(error).__name__}: {error}"
     return storable(said, PROBLEM_LIMIT)
-
-
-def _too_late(at: datetime) -> str:
-    return f"it has ended: its next time, {at:%Y-%m-%d}, is not before the year {END_OF_TIME.year}"
 
 
 def _columns(names: tuple[str, ...], rows: list[tuple[Any, ...]]) -> dict[str, str]:

@@ -248,7 +248,6 @@ def test_a_row_that_is_no_schedule_stops_only_itself_and_says_so(world: World) -
 
 def test_a_schedule_that_cannot_be_read_planned_or_written_stops_only_itself(world: World) -> None:
     odd = {
-        "year 2200": '{"start_at": "2199-12-31T23:00:00Z"}',
         "years 2000 to 2199": '{"start_at": "0001-01-01T00:00:00Z"}',
         "RecursionError": f'{{"exclude": {"[" * 1500}{"]" * 1500}}}',
         "ValidationError": '{"exclude": [1e5000]}',
