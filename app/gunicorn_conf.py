@@ -7,6 +7,7 @@ threads, which would fight for the interpreter. One process per core does the Py
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 from typing import Any, NoReturn
 
@@ -25,10 +26,26 @@ except SettingsError as error:
     _refuse(error.faults)
 
 
+READ_ADDRESS = """
+import sys
+from app.errors import MISCONFIGURED, SettingsError
+from app.store.connections import parsed
+try:
+    parsed()
+except SettingsError as error:
+    print(error, file=sys.stderr)
+    sys.exit(MISCONFIGURED)
+"""
+
+
 def on_starting(server: object) -> None:
     """gunicorn calls it before it listens: what cannot be served is refused once, not by each of its processes."""
     if faults := _settings.serving_faults():
         _refuse(faults)
+    # Elsewhere: loaded here, before gevent has patched what it waits with, the driver would hold all greenlets up.
+    read = subprocess.run([sys.executable, "-c", READ_ADDRESS], capture_output=True, text=True, check=False)
+    if read.returncode == MISCONFIGURED:
+        _refuse([read.stderr.strip()])
 
 
 def worker_exit(server: object, worker: Any) -> None:

@@ -27,14 +27,14 @@ from typing import Any, NoReturn
 
 import psycopg
 from psycopg import sql
-from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from psycopg.conninfo import make_conninfo
 from sqlalchemy.exc import DBAPIError
 
 from app import logs
 from app.embedded import Cluster, ClusterError, Lock, find_bindir
 from app.errors import PgtickError
 from app.settings import Settings
-from app.store.connections import connect
+from app.store.connections import connect, parsed
 from app.store.migrate import migrate
 
 CHECKOUT = Path(__file__).resolve().parent.parent
@@ -304,7 +304,7 @@ def _in_foreground(program: Callable[[str], int]) -> NoReturn:
 
 def _run_psql(url: str) -> int:
     """psql in the foreground, the password out of sight of `ps`; Ctrl-C is psql's."""
-    address: dict[str, Any] = conninfo_to_dict(url)
+    address = parsed(url)
     secret = {"PGPASSWORD": str(address.pop("password"))} if "password" in address else {}
     program = shutil.which("psql") or str(Cluster.at(STATE / "postgres").bindir / "psql")
     signal.signal(signal.SIGINT, lambda number, frame: None)

@@ -18,7 +18,9 @@ from app.errors import SettingsError
 
 
 def _setting(default: Any, variable: str, effect: str) -> Any:
-    return field(default=default, metadata={"variable": variable, "effect": effect})
+    # A password must not come into a log with the settings.
+    shown = not variable.endswith("DATABASE_URL")
+    return field(default=default, repr=shown, metadata={"variable": variable, "effect": effect})
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,6 +13,7 @@ import uvloop
 from app import logs
 from app.errors import SettingsError
 from app.settings import Settings
+from app.store.connections import parsed
 from workers.process import Worker
 
 GARBAGE = 20_000
@@ -22,8 +23,8 @@ GARBAGE = 20_000
 def main() -> None:
     try:
         settings = Settings.from_environment()
-        if not settings.database_url:
-            raise SettingsError(["DATABASE_URL: is not set"])
+        parsed(settings.database_url)
+        parsed(settings.listen_database_url or None)
     except SettingsError as error:
         give_up(error)
     logs.set_up(settings)

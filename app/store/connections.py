@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
+import re
 import socket
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -42,6 +43,11 @@ HOT_SETTINGS = {
     "jit": "off",
     "max_parallel_workers_per_gather": "0",
 }
+
+MALFORMED = (
+    "is neither a libpq URL, such as postgresql://user:password@host/database, nor a keyword string; it has no quotes"
+    " around it, and odd characters of a password are written as in any URL, % as %25"
+)
 
 # How values are written and read is for no role's or database's own settings to decide (`alter role … set …`): the
 # driver does not know all their styles. Also behind a pooler each client has its own of these.
@@ -99,12 +105,23 @@ def is_retryable(error: BaseException) -> bool:
     return error.sqlstate.startswith(RETRYABLE)
 
 
-def conninfo(url: str | None = None, **overrides: Any) -> str:
-    """The libpq keyword string for `url` (default: DATABASE_URL) with the defaults filled in."""
-    url = url or os.environ.get("DATABASE_URL", "")
+def parsed(url: str | None = None) -> dict[str, Any]:
+    """What `url` (default: DATABASE_URL) says, a libpq URL or keyword string; SQLAlchemy's name a driver, too."""
+    url = url or os.environ.get("DATABASE_URL", "").strip()
     if not url:
         raise SettingsError(["DATABASE_URL: is not set"])
-    given = conninfo_to_dict(url.replace("postgresql+psycopg://", "postgresql://", 1))
+    try:
+        return conninfo_to_dict(re.sub(r"^(postgres(ql)?)\+\w+://", r"\1://", url))
+    except psycopg.ProgrammingError:
+        # Its own message has the text in it, with the password.
+        listening = url == os.environ.get("PGTICK_LISTEN_DATABASE_URL", "").strip()
+        variable = "PGTICK_LISTEN_DATABASE_URL" if listening else "DATABASE_URL"
+        raise SettingsError([f"{variable}: {MALFORMED}"]) from None
+
+
+def conninfo(url: str | None = None, **overrides: Any) -> str:
+    """The libpq keyword string for `url` (default: DATABASE_URL) with the defaults filled in."""
+    given = parsed(url)
     # In no other encoding: what cannot be written in it would fail all that come along, too.
     own = {"application_name": "pgtick", **given, **overrides, "client_encoding": "UTF8"}
     return make_conninfo(**{**DEFAULTS, **own})
