@@ -25,6 +25,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
+if __name__ == "__main__":
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # what follows takes a second to load: Ctrl-C ends that at once
+
 import psycopg
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
@@ -337,6 +340,7 @@ def main() -> None:
     parser.add_argument("command", choices=("run", "psql", "shell", "url", "wipe"), nargs="?", default="run")
     command = parser.parse_args().command
     try:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
         settings = Settings.from_environment()
         logs.set_up(settings)
         logging.getLogger("alembic").setLevel(logging.WARNING)
@@ -346,6 +350,8 @@ def main() -> None:
         sys.exit(f"error: {error}")
     except DBAPIError as error:
         sys.exit(f"error: {error.orig}")
+    except KeyboardInterrupt:
+        sys.exit(130)
 
 
 if __name__ == "__main__":

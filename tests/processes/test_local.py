@@ -126,3 +126,11 @@ def test_says_that_the_port_is_taken(port: int, tmp_path: Path) -> None:
         run = Run("postgresql://nowhere/", port, tmp_path / "log")
         assert run.process.wait(timeout=30) == 1
     assert f"error: Port {port} cannot be used" in run.said()
+
+
+def test_ctrl_c_while_it_is_loaded_ends_it_without_a_traceback(run: Run) -> None:
+    loading = psutil.Process(run.process.pid)
+    eventually(lambda: any("psycopg" in mapped.path for mapped in loading.memory_maps()), interval=0.01)
+    run.process.send_signal(signal.SIGINT)
+    assert run.process.wait(timeout=30) in (-signal.SIGINT, 130)
+    assert run.said() == ""
