@@ -57,7 +57,8 @@ def worker_exit(server: object, worker: Any) -> None:
         services.close()
 
 
-bind = f"{_settings.host}:{_settings.port}"
+_host = f"[{_settings.host}]" if _settings.host.count(":") > 1 and _settings.host[0] != "[" else _settings.host
+bind = f"{_host}:{_settings.port}"
 worker_class = "gevent"
 workers = max(2, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 2)
 worker_connections = 200
