@@ -23,6 +23,7 @@ LEVELS = {
     "database_unavailable": logging.WARNING,
     "listener_lost": logging.WARNING,
     "leases_recovered": logging.WARNING,
+    "lease_unrecoverable": logging.ERROR,
     "finding": logging.WARNING,
     "run_abandoned": logging.ERROR,
     "worker_died": logging.ERROR,

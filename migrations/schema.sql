@@ -298,7 +298,7 @@ begin
         ),
         over as (
             insert into pgtick.finished_executions (job_id, scheduled_at, user_id, task_key, status, attempt, due_at, finished_at, losses, origin, error, errors)
-            select job_id, scheduled_at, user_id, task_key, 'CANCELLED', attempt, due_at, clock_timestamp(), losses, origin, errors -> -1 ->> 'error', errors
+            select job_id, pgtick.kept_at('finished_executions', scheduled_at), user_id, task_key, 'CANCELLED', attempt, due_at, clock_timestamp(), losses, origin, errors -> -1 ->> 'error', errors
             from waiting
             on conflict do nothing
         )
@@ -1206,6 +1206,25 @@ end $$;
 
 COMMENT ON FUNCTION pgtick.job_to_do(job_id uuid, OUT parameters text, OUT max_retries smallint, OUT timeout_s double precision, OUT trace text) IS 'What a worker must know of a job to run it; nulls for a job that is gone. Meant for programs.';
 
+CREATE FUNCTION pgtick.kept_at(parent text, at timestamp with time zone) RETURNS timestamp with time zone
+    LANGUAGE sql STABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+    -- Seconds become microseconds, so that different times stay different, and in order.
+    select coalesce((
+        select case
+            when at < w.from_at
+                then w.from_at + extract(epoch from greatest(at, '2000-01-01 00:00Z') - '2000-01-01 00:00Z'::timestamptz) * interval '1 microsecond'
+            when at >= w.until_at then now()
+            else at
+        end
+        from pgtick.partition_windows w
+        where w.parent = kept_at.parent
+    ), at)
+$$;
+
+COMMENT ON FUNCTION pgtick.kept_at(parent text, at timestamp with time zone) IS 'The time under which a table keeps something of that time: that time, or where its partition is gone already, one at the beginning of what is kept.';
+
 CREATE FUNCTION pgtick.lateness_bounds() RETURNS integer[]
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
     RETURN ARRAY[1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000, 60000];
@@ -1886,10 +1905,8 @@ begin
         returning p.*, j.reason
     )
     insert into pgtick.finished_executions (job_id, scheduled_at, user_id, task_key, status, attempt, due_at, finished_at, losses, origin, error)
-    select g.job_id, greatest(g.scheduled_at, w.from_at), g.user_id, g.task_key, 'SKIPPED', 0, g.due_at, clock_timestamp(), g.losses, g.origin, g.reason
+    select g.job_id, pgtick.kept_at('finished_executions', g.scheduled_at), g.user_id, g.task_key, 'SKIPPED', 0, g.due_at, clock_timestamp(), g.losses, g.origin, g.reason
     from gone g
-    cross join pgtick.partition_windows w
-    where w.parent = 'finished_executions'
     on conflict do nothing;
     -- Older runs make way.
     perform pgtick.stop_execution(h.job_id, h.at)
@@ -2029,7 +2046,7 @@ begin
         ),
         over as (
             insert into pgtick.finished_executions (job_id, scheduled_at, user_id, task_key, status, attempt, due_at, finished_at, losses, origin, error, errors)
-            select job_id, scheduled_at, user_id, task_key, 'CANCELLED', attempt, due_at, clock_timestamp(), losses, origin, errors -> -1 ->> 'error', errors
+            select job_id, pgtick.kept_at('finished_executions', scheduled_at), user_id, task_key, 'CANCELLED', attempt, due_at, clock_timestamp(), losses, origin, errors -> -1 ->> 'error', errors
             from waiting
             on conflict do nothing
         )

@@ -87,18 +87,37 @@ class Janitor:
         """Takes executions back from expired claims."""
         if time.monotonic() < self._judge_from:
             return
+        try:
+            while await self._recover() == RECOVER_BATCH:
+                pass
+        except psycopg.Error as error:
+            if is_retryable(error):
+                raise
+            await self._recover_each()
+
+    async def _recover_each(self) -> None:
+        """Takes executions back one by one: one that cannot be must not hold up the others."""
+        connection = await self._link.connection()
+        cursor = await connection.execute(queries.expired_claims, {"n": RECOVER_BATCH})
+        for (claim_id,) in await cursor.fetchall():
+            try:
+                await self._recover(claim_id)
+            except psycopg.Error as error:
+                if is_retryable(error):
+                    raise
+                emit("lease_unrecoverable", claim_id=claim_id, error=error)
+
+    async def _recover(self, only: int | None = None) -> int:
         connection = await self._link.connection()
         grace = timedelta(seconds=2 * self._settings.renew_s)
-        while True:
-            cursor = await connection.execute(queries.recover_expired, {"n": RECOVER_BATCH, "grace": grace})
-            recovered = 0
-            for worker_id, count, some_claims in await cursor.fetchall():
-                emit("leases_recovered", worker_id=worker_id, executions=count, claim_ids=some_claims)
-                recovered += count
-            if recovered:
-                self._wake_claimer()
-            if recovered < RECOVER_BATCH:
-                break
+        cursor = await connection.execute(queries.recover_expired, {"n": RECOVER_BATCH, "grace": grace, "only": only})
+        recovered = 0
+        for worker_id, count, some_claims in await cursor.fetchall():
+            emit("leases_recovered", worker_id=worker_id, executions=count, claim_ids=some_claims)
+            recovered += count
+        if recovered:
+            self._wake_claimer()
+        return recovered
 
     async def take_back(self) -> None:
         """Hands back claims of this worker that it has not known of for two rounds: nobody runs them."""

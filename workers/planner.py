@@ -27,7 +27,8 @@ from workers.loop import Link
 BATCH = 500
 PROBLEM_LIMIT = 1_000
 """Characters of what is said about a schedule that cannot be planned."""
-OLDEST_RECORD = timedelta(days=7)
+HOUR, DAY = timedelta(hours=1), timedelta(days=1)
+OLDEST_RECORD = 7 * DAY
 """Skipped occurrences from longer ago are recorded at this age: their hours have no partitions any more."""
 SKIPPED_BY_HAND = "skipped by hand"
 
@@ -43,6 +44,8 @@ class Planner:
         self._on_planned = on_planned
         self._zone_version = tzdata_version()
         self._faults: list[str] | None = None
+        self._history_since: datetime | None = None
+        """Since when history has partitions, as far as this one has asked for them."""
         self._rezoned: UUID | None = UUID(int=0)
         self.lag_s = 0.0
 
@@ -59,6 +62,8 @@ class Planner:
         try:
             return await self._plan_batch()
         except Exception as error:
+            if _lacks_partition(error) and await self._make_partitions():
+                return True
             if not _is_of_a_row(error):
                 raise
             await self._plan_each()
@@ -89,17 +94,36 @@ class Planner:
             if not schedules:
                 self.lag_s = 0.0
                 return False
-            self.lag_s = max(0.0, (now - schedules[0][3]).total_seconds())
+            oldest = schedules[0][3]
+            self.lag_s = max(0.0, (now - oldest).total_seconds())
             batch = Batch(now, now + self._horizon, self._zone_version)
-            for schedule in schedules:
-                batch.add(schedule)
-            if batch.oldest < now - timedelta(hours=1):
-                await connection.execute("select pgtick.ensure_partitions(since => %s)", [batch.oldest])
-            await connection.execute(queries.plan_occurrences, batch.columns())
-            await self._break(connection, batch.broken)
+            if has_history := max(oldest, now - OLDEST_RECORD) >= (self._history_since or now - HOUR):
+                for schedule in schedules:
+                    batch.add(schedule)
+                await connection.execute(queries.plan_occurrences, batch.columns())
+                await self._break(connection, batch.broken)
+        if not has_history:
+            await self._make_history(connection, max(oldest, now - OLDEST_RECORD), now)
         if batch.due_ats:
             self._on_planned(min(batch.due_ats).timestamp())
-        return len(schedules) == BATCH or batch.unfinished
+        return not has_history or len(schedules) == BATCH or batch.unfinished
+
+    async def _make_partitions(self) -> bool:
+        """Makes those that should be there, as a janitor does now and then; returns whether any was missing."""
+        connection = await self._link.connection()
+        cursor = await connection.execute("select pgtick.ensure_partitions()")
+        made = (await cursor.fetchone() or [0])[0]
+        emit("partitions_made", count=made)
+        return bool(made)
+
+    async def _make_history(self, connection: psycopg.AsyncConnection[Any], since: datetime, now: datetime) -> None:
+        """Makes places for what was missed, a day at a time, each committed by itself: others may wait for its locks.
+
+        What is older than that is kept where history begins.
+        """
+        since = max(since, (self._history_since or now) - DAY)
+        await connection.execute("select pgtick.ensure_partitions(since => %s)", [since])
+        self._history_since = since
 
     async def _rezone(self, after: UUID) -> None:
         """Computes the next times again that other zone data gave, so that one that is earlier now is not late."""
@@ -142,7 +166,6 @@ class Batch:
         self.now = now
         self.until = until
         self.zone_version = zone_version
-        self.oldest = now
         self.unfinished = False
         """Whether a schedule has more to be planned than fits into one call."""
         self.due_ats: list[datetime] = []
@@ -230,7 +253,6 @@ class Batch:
     def _skip(self, job_id: Any, facts: tuple[Any, ...], at: datetime, count: int, reason: str) -> None:
         user_id, task_key, _ = facts
         recorded_at = max(at, self.now - OLDEST_RECORD)
-        self.oldest = min(self.oldest, recorded_at)
         self._skipped.append((job_id, recorded_at, user_id, task_key, reason, count))
 
     def _occur(
@@ -247,7 +269,6 @@ class Batch:
         if policies.missed == "all" and overlap and self.now - scheduled_at > GRACE:
             overlap = "wait"  # all are to run, so each has its turn
         expires_at = _deadline(policies, due_at, self.now, following)
-        self.oldest = min(self.oldest, scheduled_at)
         self.due_ats.append(due_at)
         self._occurrences.append((job_id, scheduled_at, due_at, user_id, task_key, priority, overlap, expires_at))
 
@@ -287,7 +308,12 @@ def _is_of_a_row(error: Exception) -> bool:
     """Whether a schedule is at fault, and not the database: the connection, its tables, its rights."""
     if not isinstance(error, psycopg.Error):
         return not is_retryable(error)
-    return isinstance(error, psycopg.DataError | psycopg.IntegrityError)
+    return isinstance(error, psycopg.DataError | psycopg.IntegrityError) and not _lacks_partition(error)
+
+
+def _lacks_partition(error: Exception) -> bool:
+    # It shares its SQLSTATE with broken constraints, which have a name.
+    return isinstance(error, psycopg.errors.CheckViolation) and error.diag.constraint_name is None
 
 
 def _problem(error: Exception) -> str:

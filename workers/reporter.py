@@ -178,10 +178,10 @@ class Reporter:
         emit("report_unstorable", execution_id=execution.execution_id, claim_id=execution.claim_id, error=error)
         try:
             if isinstance(error, psycopg.errors.CheckViolation):
-                # The partition of an execution that waited very long may be gone.
+                # The hour of history of an execution that waited very long may be gone.
                 connection = await self._link.connection()
-                since = datetime.fromtimestamp(execution.scheduled_us / 1e6, UTC)
-                await connection.execute("select pgtick.ensure_partitions(since => %s)", [since])
+                await connection.execute("select pgtick.ensure_partitions()")
+                await connection.execute(queries.move_claim, {"claim_id": execution.claim_id})
                 await self._write([report])
             elif isinstance(error, psycopg.errors.UniqueViolation):
                 # A final row is there already, put in by hand: it stands.

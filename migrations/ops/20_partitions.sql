@@ -79,6 +79,25 @@ as $$
 $$;
 comment on function pgtick.ensure_partitions is 'Makes the missing partitions from since until now() + runway of every partitioned table; returns how many it made.';
 
+create or replace function pgtick.kept_at(parent text, at timestamptz) returns timestamptz
+language sql stable
+set search_path = pg_catalog, pg_temp
+as $$
+    -- Seconds become microseconds, so that different times stay different, and in order.
+    select coalesce((
+        select case
+            when at < w.from_at
+                then w.from_at + extract(epoch from greatest(at, '2000-01-01 00:00Z') - '2000-01-01 00:00Z'::timestamptz) * interval '1 microsecond'
+            when at >= w.until_at then now()
+            else at
+        end
+        from pgtick.partition_windows w
+        where w.parent = kept_at.parent
+    ), at)
+$$;
+comment on function pgtick.kept_at is
+    'The time under which a table keeps something of that time: that time, or where its partition is gone already, one at the beginning of what is kept.';
+
 drop view if exists pgtick.partitions;
 create view pgtick.partitions as
 select parent.relname::text as parent, child.relname::text as partition,

@@ -114,10 +114,8 @@ begin
         returning p.*, j.reason
     )
     insert into pgtick.finished_executions (job_id, scheduled_at, user_id, task_key, status, attempt, due_at, finished_at, losses, origin, error)
-    select g.job_id, greatest(g.scheduled_at, w.from_at), g.user_id, g.task_key, 'SKIPPED', 0, g.due_at, clock_timestamp(), g.losses, g.origin, g.reason
+    select g.job_id, pgtick.kept_at('finished_executions', g.scheduled_at), g.user_id, g.task_key, 'SKIPPED', 0, g.due_at, clock_timestamp(), g.losses, g.origin, g.reason
     from gone g
-    cross join pgtick.partition_windows w
-    where w.parent = 'finished_executions'
     on conflict do nothing;
     -- Older runs make way.
     perform pgtick.stop_execution(h.job_id, h.at)

@@ -25,7 +25,7 @@ begin
         ),
         over as (
             insert into pgtick.finished_executions (job_id, scheduled_at, user_id, task_key, status, attempt, due_at, finished_at, losses, origin, error, errors)
-            select job_id, scheduled_at, user_id, task_key, 'CANCELLED', attempt, due_at, clock_timestamp(), losses, origin, errors -> -1 ->> 'error', errors
+            select job_id, pgtick.kept_at('finished_executions', scheduled_at), user_id, task_key, 'CANCELLED', attempt, due_at, clock_timestamp(), losses, origin, errors -> -1 ->> 'error', errors
             from waiting
             on conflict do nothing
         )
@@ -64,7 +64,7 @@ begin
         ),
         over as (
             insert into pgtick.finished_executions (job_id, scheduled_at, user_id, task_key, status, attempt, due_at, finished_at, losses, origin, error, errors)
-            select job_id, scheduled_at, user_id, task_key, 'CANCELLED', attempt, due_at, clock_timestamp(), losses, origin, errors -> -1 ->> 'error', errors
+            select job_id, pgtick.kept_at('finished_executions', scheduled_at), user_id, task_key, 'CANCELLED', attempt, due_at, clock_timestamp(), losses, origin, errors -> -1 ->> 'error', errors
             from waiting
             on conflict do nothing
         )

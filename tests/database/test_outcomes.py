@@ -9,9 +9,10 @@ from uuid import UUID
 import psycopg
 import pytest
 
+from app import events
 from app.domain.retry import Backoff
 from tests.support.working import Bench
-from workers.execution import Completed, Ended, Execution, Failed, Released
+from workers.execution import Completed, Ended, Execution, Failed, Released, Snoozed
 from workers.registry import Task
 
 Connection = psycopg.Connection[Any]
@@ -125,7 +126,7 @@ def test_an_outcome_after_the_lease_was_lost_does_not_count(bench: Bench, connec
     job_id = create(connection)
     (late,) = bench.claim()
     connection.execute("update pgtick.running_executions set lease_expires_at = now() - interval '1 s'")
-    recover(connection)
+    bench.recover()
     (taken_over,) = bench.claim()
     bench.report((late, Completed('"late"')))
     assert state(connection, job_id)[0] == "IN_PROGRESS"
@@ -157,6 +158,77 @@ def test_an_execution_whose_hour_was_dropped_still_ends(bench: Bench, connection
     )
     bench.report((execution, Completed()))
     assert state(connection, job_id)[0] == "COMPLETED"
+
+
+def age(connection: Connection, job_id: Any) -> None:
+    """As if an execution were for a time whose hour of history is gone, or never was."""
+    for table in ("pending_executions", "running_executions"):
+        connection.execute(f"update pgtick.{table} set scheduled_at = '2020-01-01 00:00Z' where job_id = %s", [job_id])
+
+
+def test_what_is_older_than_history_ends_at_the_beginning_of_it(bench: Bench, connection: Connection) -> None:
+    old, older, new = create(connection), create(connection), create(connection)
+    age(connection, old)
+    age(connection, older)
+    # Another one of the same job, a second later.
+    connection.execute(
+        "insert into pgtick.pending_executions (job_id, scheduled_at, due_at, user_id, task_key)"
+        " select job_id, scheduled_at + interval '1 s', due_at, user_id, task_key from pgtick.pending_executions"
+        " where job_id = %s",
+        [old],
+    )
+    begins = "select from_at from pgtick.partition_windows where parent = 'finished_executions'"
+    before = connection.execute(begins).fetchone()
+    bench.report(*((execution, Completed()) for execution in bench.claim()))
+    assert connection.execute(begins).fetchone() == before
+    found = connection.execute("select job_id, status from pgtick.executions").fetchall()
+    assert sorted(found) == sorted((job_id, "COMPLETED") for job_id in (old, old, older, new))
+    apart = "select max(scheduled_at) - min(scheduled_at) from pgtick.finished_executions where job_id = %s"
+    assert connection.execute(apart, [old]).fetchone() == (timedelta(microseconds=1),)
+
+
+def test_what_is_older_than_history_can_be_cancelled(bench: Bench, connection: Connection) -> None:
+    whole, one = create(connection), create(connection)
+    age(connection, whole)
+    age(connection, one)
+    connection.execute("select pgtick.cancel_job(%s)", [whole])
+    connection.execute("select pgtick.cancel_execution(%s, '2020-01-01 00:00Z')", [one])
+    assert state(connection, whole)[0] == state(connection, one)[0] == "CANCELLED"
+
+
+def test_what_is_older_than_history_is_recovered(bench: Bench, connection: Connection) -> None:
+    old, new = create(connection, max_retries=0), create(connection)
+    bench.claim()
+    age(connection, old)
+    connection.execute(
+        "update pgtick.running_executions set suspect = job_id = %s, lease_expires_at = now() - interval '1 s'", [old]
+    )
+    bench.recover()
+    assert (state(connection, old)[0], state(connection, new)[0]) == ("FAILED", "PENDING")
+
+
+def test_one_lease_that_cannot_be_recovered_does_not_hold_up_the_others(bench: Bench, connection: Connection) -> None:
+    good, bad = create(connection), create(connection)
+    bench.claim()
+    connection.execute("update pgtick.running_executions set lease_expires_at = now() - interval '1 s'")
+    connection.execute("update pgtick.running_executions set priority = 99 where job_id = %s", [bad])
+    before = events.counts.get("lease_unrecoverable", 0)
+    bench.recover()
+    assert (state(connection, good)[0], state(connection, bad)[0]) == ("PENDING", "IN_PROGRESS")
+    assert events.counts["lease_unrecoverable"] == before + 1
+
+
+def test_what_is_handed_back_after_its_hour_was_dropped_waits_in_the_oldest(
+    bench: Bench, connection: Connection
+) -> None:
+    jobs = [create(connection) for _ in range(3)]
+    released, failed, snoozed = bench.claim()
+    connection.execute("update pgtick.running_executions set due_at = due_at - interval '9 hours'")
+    bench.clock.time -= 10 * 3600  # when the last two ended, and nobody could be told
+    bench.report((released, Released()), (failed, Failed("RuntimeError: no")), (snoozed, Snoozed(1.0)))
+    assert {state(connection, job_id)[0] for job_id in jobs} == {"PENDING", "RETRYING"}
+    bench.clock.time += 10 * 3600
+    assert len(bench.claim()) == 3
 
 
 def test_claims_only_what_the_worker_knows_and_what_is_due(bench: Bench, connection: Connection) -> None:
@@ -196,17 +268,11 @@ def test_an_overlapping_occurrence_is_skipped_with_its_reason(bench: Bench, conn
     bench.report((first, Completed()))
 
 
-def recover(connection: Connection) -> None:
-    from app.store import queries
-
-    connection.execute(queries.recover_expired, {"n": 100, "grace": timedelta(0)})
-
-
 def test_the_first_loss_is_not_charged_and_makes_a_suspect(bench: Bench, connection: Connection) -> None:
     create(connection)
     bench.claim()
     connection.execute("update pgtick.running_executions set lease_expires_at = now() - interval '1 s'")
-    recover(connection)
+    bench.recover()
     row = connection.execute("select attempt, losses, suspect from pgtick.pending_executions").fetchone()
     assert row == (0, 1, True)
 
@@ -217,7 +283,7 @@ def test_losses_of_a_suspect_are_charged_until_it_has_failed(bench: Bench, conne
         execution: list[Execution] = bench.claim()
         assert len(execution) == 1
         connection.execute("update pgtick.running_executions set lease_expires_at = now() - interval '1 s'")
-        recover(connection)
+        bench.recover()
         bench.clock.time += 1
     assert state(connection, job_id)[:2] == ("FAILED", 4)
     assert bench.claim() == []

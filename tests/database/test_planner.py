@@ -246,6 +246,25 @@ def test_a_row_that_is_no_schedule_stops_only_itself_and_says_so(world: World) -
         assert word in world.value("select problem from pgtick.schedules where job_id = %s", job_id)
 
 
+def test_what_was_missed_before_history_begins_runs_all_the_same(world: World) -> None:
+    ago = world.now.replace(second=0) - 26 * DAY
+    monthly = world.job(f"{ago.minute} {ago.hour} {ago.day} * *", ago)
+    last_year = world.now.replace(second=0) - 330 * DAY
+    yearly = world.job(f"{last_year.minute} {last_year.hour} {last_year.day} {last_year.month} *", last_year)
+    single = world.value("select pgtick.create_job('noop', '2031-01-01T00:00:00Z')")
+    ancient = datetime(2001, 1, 1, tzinfo=UTC)
+    world.connection.execute("update pgtick.schedules set next_run_at = %s where job_id = %s", [ancient, single])
+    cron = world.job("* * * * *", None)
+    world.bench.plan()
+    assert (world.made(monthly), world.made(yearly), world.made(single)) == ([ago], [last_year], [ancient])
+    assert world.made(cron)
+    hours = "select count(*) from pgtick.partitions where parent in ('pending_executions', 'finished_executions')"
+    assert world.value(hours) < 2 * 24 * 11
+    world.bench.report(*((execution, Completed()) for execution in world.bench.claim()))
+    done = "select count(*) from pgtick.finished_executions where status = 'COMPLETED' and job_id = any(%s)"
+    assert world.value(done, [monthly, yearly, single]) == 3
+
+
 def test_a_schedule_that_cannot_be_read_planned_or_written_stops_only_itself(world: World) -> None:
     odd = {
         "years 2000 to 2199": '{"start_at": "0001-01-01T00:00:00Z"}',

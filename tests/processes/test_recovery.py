@@ -116,9 +116,11 @@ def test_leases_are_not_judged_before_workers_had_time_to_renew_them(fleet: Flee
         " from gone"
     )
     up = fleet.value("select clock_timestamp() - pg_postmaster_start_time()")
-    recovered = fleet.connection.execute(queries.recover_expired, {"n": 10, "grace": up + timedelta(seconds=60)})
+    recovered = fleet.connection.execute(
+        queries.recover_expired, {"n": 10, "grace": up + timedelta(seconds=60), "only": None}
+    )
     assert recovered.fetchall() == [], "the server has just come up"
-    recovered = fleet.connection.execute(queries.recover_expired, {"n": 10, "grace": timedelta(0)})
+    recovered = fleet.connection.execute(queries.recover_expired, {"n": 10, "grace": timedelta(0), "only": None})
     assert len(recovered.fetchall()) == 1
     assert fleet.execution(job)["status"] == "PENDING"
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from datetime import timedelta
+from dataclasses import replace
 from typing import Any
 
 from app.clock import Clock
 from app.settings import Settings
-from app.store import queries
 from app.store.connections import HOT_SETTINGS
 from workers.claimer import Claimer
 from workers.execution import Execution, Outcome
+from workers.janitor import Janitor
 from workers.loop import Link
 from workers.planner import Planner
 from workers.registry import Task
@@ -79,8 +79,8 @@ class Bench:
         """What a janitor does about claims whose lease is over."""
 
         async def recover(link: Link) -> None:
-            connection = await link.connection()
-            await connection.execute(queries.recover_expired, {"n": 1000, "grace": timedelta(0)})
+            settings = replace(self.settings, renew_s=0.0)  # servers get twice that time after they have come up
+            await Janitor(settings, link, 1, self.claims, lambda: None).recover()
 
         self._with_link(recover)
 

@@ -15,11 +15,16 @@ ended as (
 ),
 left_out as (
     insert into pgtick.finished_executions (job_id, scheduled_at, user_id, task_key, status, attempt, due_at, finished_at, skipped, error)
-    select d.job_id, d.scheduled_at, d.user_id, d.task_key, 'SKIPPED', 0, d.scheduled_at, now(), d.skipped, d.reason
+    select d.job_id, pgtick.kept_at('finished_executions', d.scheduled_at), d.user_id, d.task_key, 'SKIPPED', 0, d.scheduled_at, now(), d.skipped, d.reason
     from unnest(%(skipped_jobs)s::uuid[], %(skipped_ats)s::timestamptz[], %(skipped_user_ids)s::text[], %(skipped_task_keys)s::int4[],
         %(skipped_reasons)s::text[], %(skipped_counts)s::int4[]) as d (job_id, scheduled_at, user_id, task_key, reason, skipped)
     on conflict do nothing
 )
 insert into pgtick.pending_executions (job_id, scheduled_at, due_at, user_id, task_key, priority, overlap, expires_at)
-select * from unnest(%(of_jobs)s::uuid[], %(scheduled_ats)s::timestamptz[], %(due_ats)s::timestamptz[], %(user_ids)s::text[], %(task_keys)s::int4[],
-    %(priorities)s::int2[], %(overlaps)s::text[], %(expire_ats)s::timestamptz[])
+select d.job_id, d.scheduled_at,
+    -- What was missed long ago waits where there still is a partition.
+    case when d.due_at < (select from_at from pgtick.partition_windows where parent = 'pending_executions') then pgtick.kept_at('pending_executions', d.due_at)
+         else d.due_at end,
+    d.user_id, d.task_key, d.priority, d.overlap, d.expires_at
+from unnest(%(of_jobs)s::uuid[], %(scheduled_ats)s::timestamptz[], %(due_ats)s::timestamptz[], %(user_ids)s::text[], %(task_keys)s::int4[],
+    %(priorities)s::int2[], %(overlaps)s::text[], %(expire_ats)s::timestamptz[]) as d (job_id, scheduled_at, due_at, user_id, task_key, priority, overlap, expires_at)

@@ -1,10 +1,11 @@
 -- Takes executions back from claims whose lease is over. The first loss is not charged, but makes the execution a suspect
 -- that runs alone from now on; a loss of a suspect is its own doing and charged; without attempts left it has failed.
--- While the server was down nobody could renew: after its start all get the time to.
+-- While the server was down nobody could renew: after its start all get the time to. Of all claims, or of one.
 with
 expired as materialized (
     select claim_id from pgtick.running_executions
     where lease_expires_at < clock_timestamp() and pg_postmaster_start_time() < clock_timestamp() - %(grace)s
+      and claim_id = coalesce(%(only)s::int8, claim_id)
     limit %(n)s
     for update skip locked
 ),
@@ -33,7 +34,7 @@ waiting as (
 over as (
     insert into pgtick.finished_executions (job_id, scheduled_at, user_id, task_key, status, attempt, due_at, finished_at, worker_id, losses, origin,
         error, errors)
-    select job_id, case when isfinite(scheduled_at) then scheduled_at else due_at end, user_id, task_key,
+    select job_id, pgtick.kept_at('finished_executions', case when isfinite(scheduled_at) then scheduled_at else due_at end), user_id, task_key,
         case when cancel_requested_at is null and revoked_at is null then 'FAILED' else 'CANCELLED' end, charged_attempt, due_at,
         clock_timestamp(), worker_id, losses + 1, origin, all_errors -> -1 ->> 'error', all_errors
     from judged

@@ -1,5 +1,6 @@
 -- Hands claims back whose run did not happen or was stopped by us: no attempt is charged. What may have started in time
--- has no deadline any more. Returns those that still stood, with their job where their end was awaited.
+-- has no deadline any more, and what was due in an hour that is gone waits in the oldest there is. Returns those that still
+-- stood, with their job where their end was awaited.
 with
 over as (
     delete from pgtick.running_executions r
@@ -9,7 +10,7 @@ over as (
 waiting as (
     insert into pgtick.pending_executions (job_id, scheduled_at, due_at, user_id, task_key, priority, attempt, losses, suspect, overlap,
         expires_at, origin, errors)
-    select job_id, scheduled_at, due_at, user_id, task_key, priority, attempt - 1, losses, suspect, overlap,
+    select job_id, scheduled_at, greatest(due_at, (select from_at from pgtick.partition_windows where parent = 'pending_executions')), user_id, task_key, priority, attempt - 1, losses, suspect, overlap,
         case when due_at > clock_timestamp() then expires_at end, origin, errors
     from over
     where cancel_requested_at is null and revoked_at is null
@@ -17,7 +18,7 @@ waiting as (
 cancelled as (
     insert into pgtick.finished_executions (job_id, scheduled_at, user_id, task_key, status, attempt, due_at, finished_at, worker_id, losses,
         origin, error, errors)
-    select job_id, scheduled_at, user_id, task_key, 'CANCELLED', attempt - 1, due_at, clock_timestamp(), worker_id, losses, origin,
+    select job_id, pgtick.kept_at('finished_executions', scheduled_at), user_id, task_key, 'CANCELLED', attempt - 1, due_at, clock_timestamp(), worker_id, losses, origin,
         errors -> -1 ->> 'error', errors
     from over
     where cancel_requested_at is not null or revoked_at is not null
