@@ -382,7 +382,7 @@ CREATE TABLE pgtick.pending_executions (
     origin text,
     limit_key text,
     errors jsonb,
-    CONSTRAINT pending_executions_attempt_is_not_negative CHECK (((attempt >= 0) AND (losses >= 0))),
+    CONSTRAINT pending_executions_attempt_is_sane CHECK ((((attempt >= 0) AND (attempt <= 32000)) AND ((losses >= 0) AND (losses <= 32000)))),
     CONSTRAINT pending_executions_overlap_is_known CHECK ((overlap = ANY (ARRAY['skip'::text, 'queue_one'::text, 'cancel_running'::text, 'wait'::text]))),
     CONSTRAINT pending_executions_priority_is_1_to_8 CHECK (((abs(priority) >= 1) AND (abs(priority) <= 8))),
     CONSTRAINT pending_executions_times_are_sane CHECK (((scheduled_at >= '2000-01-01 00:00:00+00'::timestamp with time zone) AND (scheduled_at < '2200-01-01 00:00:00+00'::timestamp with time zone) AND (due_at >= '2000-01-01 00:00:00+00'::timestamp with time zone) AND (due_at < '2200-01-01 00:00:00+00'::timestamp with time zone)))
@@ -2325,7 +2325,7 @@ CREATE TABLE pgtick.running_executions (
     limit_key text,
     progress jsonb,
     errors jsonb,
-    CONSTRAINT running_executions_attempt_is_positive CHECK (((attempt >= 1) AND (losses >= 0)))
+    CONSTRAINT running_executions_attempt_is_sane CHECK ((((attempt >= 1) AND (attempt <= 32001)) AND ((losses >= 0) AND (losses <= 32000))))
 )
 WITH (autovacuum_vacuum_scale_factor='0.05', autovacuum_vacuum_threshold='5000', autovacuum_vacuum_cost_delay='0');
 

@@ -161,7 +161,7 @@ create table pgtick.pending_executions (
     errors jsonb,
     constraint pending_executions_times_are_sane check (scheduled_at >= '2000-01-01 00:00Z' and scheduled_at < '2200-01-01 00:00Z'
         and due_at >= '2000-01-01 00:00Z' and due_at < '2200-01-01 00:00Z'),
-    constraint pending_executions_attempt_is_not_negative check (attempt >= 0 and losses >= 0),
+    constraint pending_executions_attempt_is_sane check (attempt between 0 and 32000 and losses between 0 and 32000),
     constraint pending_executions_priority_is_1_to_8 check (abs(priority) between 1 and 8),
     constraint pending_executions_overlap_is_known check (overlap in ('skip', 'queue_one', 'cancel_running', 'wait'))
 ) partition by range (due_at);
@@ -200,7 +200,7 @@ create table pgtick.running_executions (
     progress jsonb,
     errors jsonb,
     constraint running_executions_pkey primary key (claim_id),
-    constraint running_executions_attempt_is_positive check (attempt >= 1 and losses >= 0)
+    constraint running_executions_attempt_is_sane check (attempt between 1 and 32001 and losses between 0 and 32000)
 ) with (autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_threshold = 5000, autovacuum_vacuum_cost_delay = 0);
 -- One run at a time of a job whose runs must not overlap; others pay nothing for it.
 create unique index running_executions_without_overlap on pgtick.running_executions (job_id) where overlap is not null;

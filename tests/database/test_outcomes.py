@@ -231,6 +231,18 @@ def test_what_is_handed_back_after_its_hour_was_dropped_waits_in_the_oldest(
     assert len(bench.claim()) == 3
 
 
+def test_attempts_that_cannot_be_counted_on_are_kept_out(bench: Bench, connection: Connection) -> None:
+    create(connection)
+    for column in ("attempt", "losses"):
+        with pytest.raises(psycopg.errors.CheckViolation):
+            connection.execute(f"update pgtick.pending_executions set {column} = 32767")
+    connection.execute("update pgtick.pending_executions set attempt = 32000, losses = 32000")
+    assert len(bench.claim()) == 1
+    connection.execute("update pgtick.running_executions set lease_expires_at = now() - interval '1 s'")
+    bench.recover()
+    assert len(bench.claim()) == 1
+
+
 def test_claims_only_what_the_worker_knows_and_what_is_due(bench: Bench, connection: Connection) -> None:
     known, _unknown = create(connection), create(connection, "other")
     create(connection, schedule="2036-01-01T00:00:00Z")

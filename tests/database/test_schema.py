@@ -49,7 +49,7 @@ def test_two_migrators_at_once_both_succeed(server: Server) -> None:
         (
             "insert into pgtick.pending_executions (job_id, scheduled_at, due_at, user_id, task_key, attempt)"
             " values (pgtick.uuid7(), now(), now(), 'u', 1, -1)",
-            "pending_executions_attempt_is_not_negative",
+            "pending_executions_attempt_is_sane",
         ),
         (
             "insert into pgtick.pending_executions (job_id, scheduled_at, due_at, user_id, task_key)"

@@ -27,7 +27,7 @@ judged as (
 waiting as (
     insert into pgtick.pending_executions (job_id, scheduled_at, due_at, user_id, task_key, priority, attempt, losses, suspect, overlap,
         expires_at, origin, errors)
-    select job_id, scheduled_at, clock_timestamp(), user_id, task_key, priority, charged_attempt, losses + 1, true, overlap, expires_at, origin, all_errors
+    select job_id, scheduled_at, clock_timestamp(), user_id, task_key, priority, charged_attempt, least(losses + 1, 32000), true, overlap, expires_at, origin, all_errors
     from judged
     where not failed and cancel_requested_at is null and revoked_at is null
 ),
@@ -36,7 +36,7 @@ over as (
         error, errors)
     select job_id, pgtick.kept_at('finished_executions', case when isfinite(scheduled_at) then scheduled_at else due_at end), user_id, task_key,
         case when cancel_requested_at is null and revoked_at is null then 'FAILED' else 'CANCELLED' end, charged_attempt, due_at,
-        clock_timestamp(), worker_id, losses + 1, origin, all_errors -> -1 ->> 'error', all_errors
+        clock_timestamp(), worker_id, least(losses + 1, 32000), origin, all_errors -> -1 ->> 'error', all_errors
     from judged
     where failed or cancel_requested_at is not null or revoked_at is not null
     on conflict do nothing
