@@ -908,6 +908,7 @@ declare
     origin constant timestamptz := '2000-01-01 00:00Z';
     span pgtick.partition_windows;
     edge timestamptz;
+    gone record;
     made integer := 0;
 begin
     -- The row lock makes one maker wait for another.
@@ -928,6 +929,15 @@ begin
         perform pgtick.make_partition(parent, edge, span.from_at);
         span.from_at := edge;
         made := made + 1;
+    end loop;
+    -- What somebody has dropped or detached comes back. Where it cannot, that must not keep new ones from being made.
+    for gone in select m.* from pgtick.missing_partitions() m where m.parent = span.parent loop
+        begin
+            perform pgtick.make_partition(gone.parent, gone.from_at, gone.until_at);
+            made := made + 1;
+        exception when others then
+            raise warning 'partition % is missing, and cannot be made: %', gone.partition, sqlerrm;
+        end;
     end loop;
     update pgtick.partition_windows w set from_at = span.from_at, until_at = span.until_at
         where w.parent = span.parent and (w.from_at, w.until_at) is distinct from (span.from_at, span.until_at);
@@ -1278,11 +1288,12 @@ declare
     storage text := case parent when 'pending_executions'
         then 'with (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 20000, autovacuum_vacuum_cost_delay = 0)' else '' end;
 begin
-    if to_regclass(format('pgtick.%I', name)) is not null then
+    if exists (select from pg_inherits i where i.inhrelid = to_regclass(format('pgtick.%I', name))) then
         return;
+    elsif to_regclass(format('pgtick.%I', name)) is null then
+        -- LIKE and ATTACH take no lock on the parent that a long SELECT or an INSERT would block; CREATE … PARTITION OF does.
+        execute format('create table pgtick.%I (like pgtick.%I including all) %s', name, parent, storage);
     end if;
-    -- LIKE and ATTACH take no lock on the parent that a long SELECT or an INSERT would block; CREATE … PARTITION OF does.
-    execute format('create table pgtick.%I (like pgtick.%I including all) %s', name, parent, storage);
     if parent = 'pending_executions' then
         -- Workers claim from the partition of the hour itself, so who may take rows out of the parent may here.
         for taker in
@@ -1387,6 +1398,22 @@ begin
 end $$;
 
 COMMENT ON FUNCTION pgtick.matching(op pgtick.operations, max_count integer) IS 'Executions that an operation is still to do something to.';
+
+CREATE FUNCTION pgtick.missing_partitions() RETURNS TABLE(parent text, partition text, from_at timestamp with time zone, until_at timestamp with time zone)
+    LANGUAGE sql STABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    SET "TimeZone" TO 'UTC'
+    AS $$
+    select w.parent, hour.partition, hour.at, hour.at + w.step
+    from pgtick.partition_windows w
+    cross join lateral (
+        select at, w.parent || to_char(at, '_YYYYMMDD_HH24MI') as partition from generate_series(w.from_at, w.until_at - w.step, w.step) as at
+    ) as hour
+    where not exists (select from pg_inherits i where i.inhrelid = to_regclass(format('pgtick.%I', hour.partition)))
+    order by w.parent, hour.at
+$$;
+
+COMMENT ON FUNCTION pgtick.missing_partitions() IS 'Partitions inside of partition_windows that are none: dropped or detached by hand.';
 
 CREATE FUNCTION pgtick.next_runs(job_id uuid DEFAULT NULL::uuid, max_count integer DEFAULT 20) RETURNS TABLE(scheduled_at timestamp with time zone, starts_in interval, job uuid, task_id text, state text)
     LANGUAGE sql STABLE SECURITY DEFINER

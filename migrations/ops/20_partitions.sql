@@ -14,11 +14,12 @@ declare
     storage text := case parent when 'pending_executions'
         then 'with (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 20000, autovacuum_vacuum_cost_delay = 0)' else '' end;
 begin
-    if to_regclass(format('pgtick.%I', name)) is not null then
+    if exists (select from pg_inherits i where i.inhrelid = to_regclass(format('pgtick.%I', name))) then
         return;
+    elsif to_regclass(format('pgtick.%I', name)) is null then
+        -- LIKE and ATTACH take no lock on the parent that a long SELECT or an INSERT would block; CREATE … PARTITION OF does.
+        execute format('create table pgtick.%I (like pgtick.%I including all) %s', name, parent, storage);
     end if;
-    -- LIKE and ATTACH take no lock on the parent that a long SELECT or an INSERT would block; CREATE … PARTITION OF does.
-    execute format('create table pgtick.%I (like pgtick.%I including all) %s', name, parent, storage);
     if parent = 'pending_executions' then
         -- Workers claim from the partition of the hour itself, so who may take rows out of the parent may here.
         for taker in
@@ -32,6 +33,21 @@ begin
     execute format('alter table pgtick.%I attach partition pgtick.%I for values from (%L) to (%L)', parent, name, lower_bound, upper_bound);
 end $$;
 
+create or replace function pgtick.missing_partitions() returns table (parent text, partition text, from_at timestamptz, until_at timestamptz)
+language sql stable
+set search_path = pg_catalog, pg_temp
+set timezone = 'UTC'
+as $$
+    select w.parent, hour.partition, hour.at, hour.at + w.step
+    from pgtick.partition_windows w
+    cross join lateral (
+        select at, w.parent || to_char(at, '_YYYYMMDD_HH24MI') as partition from generate_series(w.from_at, w.until_at - w.step, w.step) as at
+    ) as hour
+    where not exists (select from pg_inherits i where i.inhrelid = to_regclass(format('pgtick.%I', hour.partition)))
+    order by w.parent, hour.at
+$$;
+comment on function pgtick.missing_partitions is 'Partitions inside of partition_windows that are none: dropped or detached by hand.';
+
 create or replace function pgtick.extend_partitions(parent text, from_at timestamptz, until_at timestamptz) returns integer
 language plpgsql
 set search_path = pg_catalog, pg_temp
@@ -40,6 +56,7 @@ declare
     origin constant timestamptz := '2000-01-01 00:00Z';
     span pgtick.partition_windows;
     edge timestamptz;
+    gone record;
     made integer := 0;
 begin
     -- The row lock makes one maker wait for another.
@@ -60,6 +77,15 @@ begin
         perform pgtick.make_partition(parent, edge, span.from_at);
         span.from_at := edge;
         made := made + 1;
+    end loop;
+    -- What somebody has dropped or detached comes back. Where it cannot, that must not keep new ones from being made.
+    for gone in select m.* from pgtick.missing_partitions() m where m.parent = span.parent loop
+        begin
+            perform pgtick.make_partition(gone.parent, gone.from_at, gone.until_at);
+            made := made + 1;
+        exception when others then
+            raise warning 'partition % is missing, and cannot be made: %', gone.partition, sqlerrm;
+        end;
     end loop;
     update pgtick.partition_windows w set from_at = span.from_at, until_at = span.until_at
         where w.parent = span.parent and (w.from_at, w.until_at) is distinct from (span.from_at, span.until_at);

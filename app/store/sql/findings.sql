@@ -47,17 +47,22 @@ partitions as (
                ' select pgtick.ensure_partitions();')
     from pgtick.partition_windows
     where until_at < clock_timestamp() + interval '3 hours'
+    union all
+    select 'partitions_missing', partition,
+           concat('The partition ', partition, ' was dropped or detached by hand: nothing of its time can be stored. Workers do not get to make it again;',
+               ' to see why: select pgtick.ensure_partitions();')
+    from pgtick.missing_partitions()
 ),
--- What should have started by now, by task: neither a limit nor a run of its own job holds it back.
+-- What should have started by now, by task, also where its row was deleted: neither a limit nor a run of its own job holds it back.
 waiting as materialized (
-    select t.task_id, t.pool, late.*
+    select coalesce(t.task_id, '#' || late.task_key) as task_id, t.pool, late.*
     from (
         select task_key, min(due_at) as due_at, count(*) as executions
         from pgtick.pending_executions
         where due_at < now() - interval '2 s' and due_at > now() - interval '7 days' and priority between 1 and 4
         group by task_key
     ) as late
-    join pgtick.tasks t using (task_key)
+    left join pgtick.tasks t on t.task_key = late.task_key
 ),
 known as materialized (
     select distinct unnest(task_keys) as task_key from pgtick.workers
