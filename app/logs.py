@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import sys
 from datetime import UTC, datetime
+from typing import TextIO
 
 from app.settings import Settings
 
@@ -35,10 +37,22 @@ class JsonFormatter(logging.Formatter):
 
 
 def set_up(settings: Settings) -> None:
-    """Sends the events of this process, and what tasks and libraries log, to standard error in the chosen format."""
-    handler = logging.StreamHandler(sys.stderr)
+    """Sends the events of this process, and what tasks and libraries log, to standard error in the chosen format.
+
+    Logging never raises: a line that cannot be written is lost, and whoever wanted to write it goes on.
+    """
+    logging.raiseExceptions = False
+    handler = logging.StreamHandler(_own_stderr())
     handler.setFormatter(JsonFormatter() if settings.log_format == "json" else TextFormatter())
     logging.basicConfig(handlers=[handler], level=settings.log_level.upper(), force=True)
+
+
+def _own_stderr() -> TextIO:
+    """Standard error by a descriptor of our own, so that a task that closes sys.stderr closes nobody else's."""
+    try:
+        return os.fdopen(os.dup(sys.stderr.fileno()), "w", encoding="utf-8", errors="backslashreplace")
+    except (OSError, ValueError, AttributeError):
+        return sys.stderr
 
 
 def _time(record: logging.LogRecord) -> str:

@@ -127,8 +127,9 @@ def run_child(line: socket.socket, settings: Settings) -> None:
     with line.makefile("rb") as incoming:
         request = json.loads(incoming.read())
     tell(line, answer_to(request, settings, line))
-    sys.stdout.flush()
-    sys.stderr.flush()
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(Exception):  # the task has closed it, or nobody reads any more
+            stream.flush()
     os._exit(0)
 
 

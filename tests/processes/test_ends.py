@@ -8,7 +8,7 @@ from uuid import UUID
 
 import pytest
 
-from tests.support.processes import Fleet
+from tests.support.processes import Fleet, terminate_backends
 from tests.support.waiting import eventually
 
 
@@ -120,3 +120,14 @@ def test_children_die_with_their_worker(fleet: Fleet) -> None:
 def test_an_odd_way_to_end_is_a_failure_of_that_run_only(shared: Fleet, task: str, error: str) -> None:
     assert failure(shared, shared.post(task)) == error
     shared.until(shared.post("quick"), "COMPLETED")
+
+
+def test_a_task_that_closes_the_streams_takes_nobody_elses_log(fleet: Fleet) -> None:
+    worker = fleet.start()
+    fleet.until(fleet.post("close_streams"), "COMPLETED")
+    terminate_backends(fleet.connection)
+    eventually(lambda: worker.says("loop_recovered", loop="claims"))
+    fleet.until(fleet.post("nap"), "COMPLETED")
+    worker.terminate()
+    assert worker.wait() == 0
+    assert worker.says("worker_stopped")

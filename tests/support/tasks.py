@@ -205,6 +205,13 @@ def dying_child(signal_number: int = 0, status: int = 0) -> None:
     os._exit(status)
 
 
+@task("close_streams", max_retries=0)
+def close_streams() -> None:
+    """As a function does that was once a program."""
+    sys.stdout.close()
+    sys.stderr.close()
+
+
 @ledgered("leave_behind", isolation="process", max_retries=0)
 def leave_behind(seconds: float) -> None:
     """Ends at once; a process that it has started goes on."""
