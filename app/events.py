@@ -32,6 +32,7 @@ LEVELS = {
     "drain_deadline": logging.WARNING,
     "stats_lost": logging.WARNING,
     "lease_keeper_died": logging.ERROR,
+    "lease_keeper_hung": logging.ERROR,
     "report_unstorable": logging.ERROR,
     "report_given_up": logging.ERROR,
     "reports_held": logging.WARNING,

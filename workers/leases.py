@@ -14,10 +14,16 @@ from app.clock import Clock
 from app.events import emit
 from app.settings import Settings
 from workers.execution import Execution
+from workers.lease_keeper import HUNG_AFTER_S
 
 STOP_S = 5.0
 LINE_LIMIT = 16 * 1024 * 1024
 TELL_S = 1.0
+START_S = 15.0
+"""A keeper that has just been started may take so long to say its first word."""
+CONNECT_S = 4.0
+"""To connect to a server that does not answer may take a keeper so long."""
+STEPS = 4
 BEAT = b"{}\n"
 """Says that the worker's event loop comes round, and nothing new."""
 
@@ -47,11 +53,19 @@ class Leases:
         self._process: asyncio.subprocess.Process | None = None
         self._stopping = False
         self._failures = 0
+        self._silent_s = 0.0
+        self._heard = False
+        self._kept_at = float("-inf")
         self.kept = asyncio.Event()
         """Set once the keeper has kept leases: before that, none should be taken."""
         self.beat = time.monotonic()
         self.problem: str | None = None
         self.ended = False
+
+    @property
+    def lapsed(self) -> bool:
+        """Whether what is claimed now could be lost: leases have not been kept for longer than one lasts."""
+        return time.monotonic() - self._kept_at > self._settings.lease_s
 
     async def run(self) -> None:
         """Until `stop`; a keeper that dies has a successor at once."""
@@ -63,11 +77,12 @@ class Leases:
                     stdout=asyncio.subprocess.PIPE,
                     limit=LINE_LIMIT,
                 )
-                telling = asyncio.create_task(self._tell(process))
+                beside = [asyncio.create_task(self._tell(process)), asyncio.create_task(self._watch(process))]
                 try:
                     await self._hear(process)
                 finally:
-                    telling.cancel()
+                    for each in beside:
+                        each.cancel()
                     if process.returncode is None and not self._stopping:
                         process.kill()
                 status = await process.wait()
@@ -111,9 +126,25 @@ class Leases:
                 await process.stdin.drain()
                 await asyncio.sleep(TELL_S)
 
+    async def _watch(self, process: asyncio.subprocess.Process) -> None:
+        """Kills a keeper that hangs: it was stopped, or its host's disk was.
+
+        Only time in which this loop came round counts: a worker that was stopped, or that a task blocks, hears nothing
+        for reasons of its own.
+        """
+        self._silent_s, self._heard = 0.0, False
+        limit_s = longest_silence_s(self._settings)
+        step_s = limit_s / STEPS
+        while self._silent_s < (limit_s if self._heard else max(limit_s, START_S)):
+            await asyncio.sleep(step_s)
+            self._silent_s += step_s
+        emit("lease_keeper_hung", silent_s=round(self._silent_s, 1))
+        process.kill()
+
     async def _hear(self, process: asyncio.subprocess.Process) -> None:
         assert process.stdout is not None
         while line := await process.stdout.readline():
+            self._silent_s, self._heard = 0.0, True
             report = json.loads(line)
             if "problem" in report:
                 self._failed(report["problem"], retryable=report["retryable"])
@@ -125,7 +156,7 @@ class Leases:
             emit("loop_recovered", loop="leases", failures=self._failures)
         self._failures = 0
         self.problem = None
-        self.beat = time.monotonic()
+        self.beat = self._kept_at = time.monotonic()
         self.kept.set()
         sent, standing = report["sent"], set(report["standing"])
         self._clock.observe(*report["clock"])
@@ -155,3 +186,8 @@ class Leases:
             self.beat = time.monotonic()
         self.problem = problem
         self._failures += 1
+
+
+def longest_silence_s(settings: Settings) -> float:
+    """How long a keeper that works says nothing: a pause, and a round, which it gives up when it takes too long."""
+    return settings.renew_s + max(CONNECT_S, min(HUNG_AFTER_S, settings.lease_s / 3))

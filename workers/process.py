@@ -225,7 +225,7 @@ class Worker:
             on_drain=self._stop_asked.set,
         )
         ticks = {
-            "claims": self.claimer.tick,
+            "claims": self._claim,
             "reports": self.reporter.tick,
             "listener": self.listener.tick,
             "sweeper": self.sweeper.tick,
@@ -245,6 +245,9 @@ class Worker:
         self._running = {name: loop.create_task(each.run(), name=name) for name, each in self.loops.items()}
         self._minder = loop.create_task(self._mind(), name="minder")
         self._minder.add_done_callback(self._on_minder_ended)
+
+    async def _claim(self) -> float:
+        return self.settings.poll_s if self.leases.lapsed else await self.claimer.tick()
 
     # ── what the loops tell each other ───────────────────────────────────────────────────────────────────────────────
 

@@ -132,13 +132,10 @@ def test_a_database_that_is_away_does_not_turn_health_bad(fleet: Fleet, systemd:
 
 
 def test_a_lease_keeper_that_dies_has_a_successor(fleet: Fleet, systemd: Systemd) -> None:
-    import psutil
-
     worker = start(fleet, systemd, lease_s=6, renew_s=1)
     job = fleet.post("nap", parameters={"seconds": 4})
     fleet.until_started(job)
-    (keeper,) = [p for p in psutil.Process(worker.pid).children() if "workers.lease_keeper" in p.cmdline()]
-    keeper.kill()
+    worker.keeper().kill()
     eventually(lambda: worker.says("lease_keeper_died"))
     assert fleet.until(job, "COMPLETED")["losses"] == 0
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
@@ -148,3 +149,26 @@ def test_rows_that_a_person_has_locked_cost_nobody_else_a_lease(fleet: Fleet) ->
     fleet.until(locked, "COMPLETED")
     assert fleet.until(job, "COMPLETED")["losses"] == 0
     assert not worker.says("lease_lost")
+
+
+def test_a_lease_keeper_that_hangs_is_replaced_before_leases_run_out(fleet: Fleet) -> None:
+    worker = fleet.start(lease_s=9, renew_s=0.5)
+    fleet.start(lease_s=9, renew_s=0.5)  # whose janitor would take what has run out
+    jobs = [fleet.post("nap", parameters={"seconds": 14}) for _ in range(4)]
+    for job in jobs:
+        fleet.until_started(job)
+    worker.keeper().suspend()
+    for job in jobs:
+        assert fleet.until(job, "COMPLETED", timeout=40)["losses"] == 0
+    assert len(worker.says("lease_keeper_hung")) == 1
+
+
+def test_a_worker_that_was_stopped_for_long_does_not_blame_its_lease_keeper(fleet: Fleet) -> None:
+    worker = fleet.start()
+    worker.freeze()
+    frozen_until = time.monotonic() + 5
+    eventually(lambda: time.monotonic() > frozen_until)
+    worker.thaw()
+    fleet.until(fleet.post("nap", parameters={"seconds": 2}), "COMPLETED")
+    assert not worker.says("lease_keeper_hung")
+    assert not worker.says("lease_keeper_died")

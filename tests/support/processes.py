@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
+import psutil
 import psycopg
 from psycopg.rows import dict_row
 
@@ -120,6 +121,11 @@ class Worker:
 
     def wait(self, timeout: float = 30) -> int:
         return self.process.wait(timeout)
+
+    def keeper(self) -> psutil.Process:
+        """Its lease keeper."""
+        (keeper,) = (p for p in psutil.Process(self.pid).children() if "workers.lease_keeper" in p.cmdline())
+        return keeper
 
     def health(self) -> dict[str, Any]:
         """Its /healthz, with the HTTP status under `status`."""
