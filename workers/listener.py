@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable
 from contextlib import aclosing
@@ -15,6 +16,9 @@ from workers.loop import Link
 
 ECHO_PAUSE_S = 3.0
 ECHO_LIMIT_S = 2.0
+_TIME_US = re.compile("[0-9]{1,17}")
+"""Any role may notify anything: up to the year 5138, and no longer."""
+_ID = re.compile("[0-9]{1,19}")
 
 
 class Listener:
@@ -112,7 +116,7 @@ class Listener:
         async with aclosing(connection.notifies(timeout=seconds, stop_after=stop_after)) as notifications:
             async for notification in notifications:
                 if notification.channel == channel.DUE:
-                    self._on_due(int(notification.payload) / 1e6 if notification.payload.isdecimal() else None)
+                    self._on_due(_due_at(notification.payload))
                 elif notification.channel == channel.CANCEL:
                     self._on_cancel(_claim_ids(notification.payload))
                 elif notification.channel == channel.REVOKE:
@@ -126,5 +130,10 @@ class Listener:
         return heard
 
 
+def _due_at(payload: str) -> float | None:
+    """Seconds since the epoch; None for what is no time, which is heard as "look at everything"."""
+    return int(payload) / 1e6 if _TIME_US.fullmatch(payload) else None
+
+
 def _claim_ids(payload: str) -> list[int]:
-    return [int(part) for part in payload.split(",") if part.isdecimal()]
+    return [int(part) for part in payload.split(",") if _ID.fullmatch(part)]

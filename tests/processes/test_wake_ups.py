@@ -75,3 +75,13 @@ def test_polling_alone_does_not_keep_the_processor_busy(fleet: Fleet) -> None:
     fleet.eventually("select max(last_seen_at) - max(started_at) > interval '4 s' from pgtick.workers")
     after, seconds = process.cpu_times(), time.monotonic() - started
     assert (after.user + after.system - before.user - before.system) / seconds < 0.2
+
+
+def test_a_wake_up_that_makes_no_sense_is_heard_as_look_at_everything(fleet: Fleet) -> None:
+    worker = fleet.start()
+    for channel in ("pgtick_due", "pgtick_cancel"):
+        fleet.connection.execute("select pg_notify(%s, %s)", [channel, "9" * 20])
+        fleet.connection.execute("select pg_notify(%s, %s)", [channel, "9" * 5000])
+    fleet.until(fleet.post("nap"), "COMPLETED")
+    fleet.until(fleet.post("nap", parameters={"seconds": 1}), "COMPLETED")
+    assert not worker.says("loop_failed")
