@@ -21,6 +21,7 @@ from app.events import emit
 from app.settings import Settings
 from workers.context import Context
 from workers.execution import Completed, Ended, Execution, Failed, Outcome, Snoozed, storable
+from workers.start import Start
 
 ANSWER_LIMIT = 64 * 1024 * 1024
 HEAR_OUT_S = 0.1
@@ -42,6 +43,7 @@ class Children:
         self._nursery: asyncio.subprocess.Process | None = None
         self._line: socket.socket | None = None
         self._starting = asyncio.Lock()
+        self._start = Start()
 
     async def run(self, execution: Execution, context: Context, parameters: dict[str, Any]) -> Outcome:
         """Runs the execution in a child; ends the child when this is cancelled or the timeout passes."""
@@ -92,6 +94,7 @@ class Children:
                 *(sys.executable, "-m", "workers.isolated", str(theirs.fileno()), str(os.getpid())),
                 stdin=asyncio.subprocess.DEVNULL,
                 pass_fds=[theirs.fileno()],
+                **self._start.alike(),
             )
         self._line = ours
         emit("nursery_started", pid=self._nursery.pid)

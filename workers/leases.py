@@ -15,6 +15,7 @@ from app.events import emit
 from app.settings import Settings
 from workers.execution import Execution
 from workers.lease_keeper import HUNG_AFTER_S
+from workers.start import Start
 
 STOP_S = 5.0
 LINE_LIMIT = 16 * 1024 * 1024
@@ -50,6 +51,7 @@ class Leases:
         self._on_cancel = on_cancel
         self._on_revoke = on_revoke
         self._on_drain = on_drain
+        self._start = Start()
         self._process: asyncio.subprocess.Process | None = None
         self._stopping = False
         self._failures = 0
@@ -76,6 +78,7 @@ class Leases:
                     stdin=asyncio.subprocess.PIPE,
                     stdout=asyncio.subprocess.PIPE,
                     limit=LINE_LIMIT,
+                    **self._start.alike(),
                 )
                 beside = [asyncio.create_task(self._tell(process)), asyncio.create_task(self._watch(process))]
                 try:

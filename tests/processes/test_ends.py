@@ -131,3 +131,14 @@ def test_a_task_that_closes_the_streams_takes_nobody_elses_log(fleet: Fleet) -> 
     worker.terminate()
     assert worker.wait() == 0
     assert worker.says("worker_stopped")
+
+
+def test_a_task_that_changes_its_surroundings_changes_nothing_for_what_is_started_later(fleet: Fleet) -> None:
+    worker = fleet.start()
+    fleet.until(fleet.post("change_surroundings"), "COMPLETED")
+    fleet.until(fleet.post("child_nap"), "COMPLETED", timeout=10)
+    worker.keeper().kill()
+    eventually(lambda: worker.says("lease_keeper_died"))
+    job = fleet.post("nap", parameters={"seconds": 5})
+    assert fleet.until(job, "COMPLETED")["losses"] == 0
+    assert len(worker.says("lease_keeper_died")) == 1

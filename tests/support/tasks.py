@@ -212,6 +212,13 @@ def close_streams() -> None:
     sys.stderr.close()
 
 
+@task("change_surroundings", max_retries=0)
+def change_surroundings() -> None:
+    os.environ["PGTICK_TASKS"] = "nowhere.to.be.found"
+    os.environ["DATABASE_URL"] = "nonsense"
+    os.chdir("/")
+
+
 @ledgered("leave_behind", isolation="process", max_retries=0)
 def leave_behind(seconds: float) -> None:
     """Ends at once; a process that it has started goes on."""
