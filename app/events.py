@@ -21,6 +21,7 @@ LEVELS = {
     "report_refused": logging.WARNING,
     "loop_failed": logging.ERROR,
     "database_unavailable": logging.WARNING,
+    "schema_missing": logging.WARNING,
     "listener_lost": logging.WARNING,
     "leases_recovered": logging.WARNING,
     "lease_unrecoverable": logging.ERROR,

@@ -13,6 +13,8 @@ from datetime import datetime
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
+import psycopg
+
 from app.clock import Clock, clock
 from app.events import emit
 from app.settings import Settings
@@ -24,7 +26,7 @@ from workers.endpoints import Endpoints
 from workers.janitor import Janitor
 from workers.leases import Leases
 from workers.listener import Listener
-from workers.loop import Link, Loop
+from workers.loop import SAY_AGAIN_S, Link, Loop
 from workers.notify_socket import notify, watchdog_pause_s
 from workers.planner import Planner
 from workers.registry import Pool, Task, load
@@ -39,6 +41,14 @@ CLAIM_LIMIT_S = 4.0
 REPORT_LIMIT_S = 5.0
 LISTEN_LIMIT_S = 7.0
 """A server that hangs costs a loop so long; what polls for due executions must find out first."""
+
+UNMIGRATED = (
+    psycopg.errors.InvalidSchemaName,
+    psycopg.errors.UndefinedTable,
+    psycopg.errors.UndefinedColumn,
+    psycopg.errors.UndefinedFunction,
+)
+MIGRATE = "the database has no schema of pgtick, or an older one: run pgtick migrate"
 
 
 class Worker:
@@ -74,9 +84,9 @@ class Worker:
     # ── starting ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def _register(self, tasks: dict[str, Task]) -> None:
-        """Makes tasks and worker known, waiting for a database that is not there yet."""
+        """Makes tasks and worker known, waiting for a database that is not there yet, or was not migrated."""
         link = Link("start", self.settings.database_url)
-        failures = 0
+        said, said_at = "", 0.0
         while True:
             try:
                 async with asyncio.timeout(30):
@@ -84,12 +94,14 @@ class Worker:
                 break
             except Exception as error:
                 await link.close()
-                if not is_retryable(error):
+                unmigrated = isinstance(error, UNMIGRATED)
+                if not unmigrated and not is_retryable(error):
                     raise
-                if failures % 60 == 0:
-                    emit("database_unavailable", loop="start", error=error)
-                failures += 1
-                notify(STATUS=f"waiting for the database: {error}".replace("\n", " "))
+                event = "schema_missing" if unmigrated else "database_unavailable"
+                if event != said or time.monotonic() - said_at > SAY_AGAIN_S:
+                    said, said_at = event, time.monotonic()
+                    emit(event, loop="start", error=error, **({"advice": MIGRATE} if unmigrated else {}))
+                notify(STATUS=f"waiting for the database: {MIGRATE if unmigrated else error}".replace("\n", " "))
                 await asyncio.sleep(random.uniform(0.5, 1.0))
         await link.close()
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.databases import Server, migrate
 from tests.support.processes import Fleet, Worker, free_port
 from tests.support.waiting import eventually
 
@@ -180,3 +181,16 @@ def test_the_page_of_a_worker_that_waits_for_the_database_is_there(fleet: Fleet)
     eventually(lambda: worker.says("database_unavailable", loop="start"))
     health = worker.health()
     assert (health["status"], health["problem"]) == (503, "it waits for the database")
+
+
+def test_a_worker_waits_for_a_database_that_was_not_migrated(fleet: Fleet, systemd: Systemd, server: Server) -> None:
+    with server.database() as empty:
+        worker = start(fleet, systemd, empty, ready=False)
+        eventually(lambda: worker.says("schema_missing"))
+        assert "run pgtick migrate" in worker.log()
+        assert any("run pgtick migrate" in line for _, line in systemd.heard if line.startswith("STATUS="))
+        assert "Traceback" not in worker.log()
+        migrate(empty)
+        worker.ready()
+        assert len(worker.says("schema_missing")) == 1
+        worker.close()
