@@ -130,7 +130,7 @@ class Leases:
                 await asyncio.sleep(TELL_S)
 
     async def _watch(self, process: asyncio.subprocess.Process) -> None:
-        """Kills a keeper that hangs: it was stopped, or its host's disk was.
+        """Kills a keeper that hangs, because it was stopped or for whatever reason.
 
         Only time in which this loop came round counts: a worker that was stopped, or that a task blocks, hears nothing
         for reasons of its own.
@@ -142,7 +142,8 @@ class Leases:
             await asyncio.sleep(step_s)
             self._silent_s += step_s
         emit("lease_keeper_hung", silent_s=round(self._silent_s, 1))
-        process.kill()
+        with contextlib.suppress(ProcessLookupError):
+            process.kill()
 
     async def _hear(self, process: asyncio.subprocess.Process) -> None:
         assert process.stdout is not None

@@ -259,6 +259,7 @@ class Worker:
         self._minder.add_done_callback(self._on_minder_ended)
 
     async def _claim(self) -> float:
+        # While nobody keeps leases, whatever is claimed goes to others in the middle of its run.
         return self.settings.poll_s if self.leases.lapsed else await self.claimer.tick()
 
     # ── what the loops tell each other ───────────────────────────────────────────────────────────────────────────────

@@ -163,6 +163,17 @@ def test_a_lease_keeper_that_hangs_is_replaced_before_leases_run_out(fleet: Flee
     assert len(worker.says("lease_keeper_hung")) == 1
 
 
+def test_nothing_is_claimed_while_leases_are_not_kept(fleet: Fleet) -> None:
+    worker = fleet.start(lease_s=2, renew_s=0.5)
+    fleet.until(fleet.post("nap"), "COMPLETED")
+    worker.keeper().suspend()
+    lapsed_at = time.monotonic() + 2.6
+    eventually(lambda: time.monotonic() > lapsed_at)
+    job = fleet.post("nap")
+    fleet.until_started(job)
+    assert worker.says("lease_keeper_hung")
+
+
 def test_a_worker_that_was_stopped_for_long_does_not_blame_its_lease_keeper(fleet: Fleet) -> None:
     worker = fleet.start()
     worker.freeze()
