@@ -15,6 +15,7 @@ from app.api.pagination import read_limit
 from app.api.problems import Fault, Problem
 from app.api.requests import Name
 from app.api.services import current
+from app.api.wording import NO_NUL
 from app.clock import clock
 from app.domain.execution import CANCELLED, FAILED, FINAL, IN_PROGRESS, PENDING, RETRYING, ExecutionId
 from app.schedule.dates import parse_instant
@@ -33,7 +34,7 @@ ALLOWED = {
 """The statuses that an action makes sense for; those it is for when none is named."""
 DEFAULT = {"cancel": (PENDING, RETRYING, IN_PROGRESS), "rerun": (FAILED,), "reschedule": (PENDING,)}
 
-Text = Annotated[str, Meta(min_length=1, max_length=1000, pattern=r"^[^\x00]*$")]
+Text = Annotated[str, Meta(min_length=1, max_length=1000, pattern=NO_NUL)]
 
 
 class Which(Struct, forbid_unknown_fields=True):

@@ -82,6 +82,8 @@ def create_batch() -> Response:
     planned: list[Planned] = []
     faults: list[dict[str, Any]] = []
     for index, (item, job_id) in enumerate(zip(items, uuid7s(len(items), clock.now()), strict=True)):
+        if len(faults) >= problems.MAX_FAULTS:
+            break
         if index % TURN == 0:
             time.sleep(0)
         auth.refuse_other(item.post.user_id)
@@ -93,7 +95,7 @@ def create_batch() -> Response:
             planned.append(one)
     if faults:
         raise problems.invalid(faults)
-    key = read_key(default_user, body if given == JSON else b"[" + b",".join(filter(None, body.splitlines())) + b"]")
+    key = read_key(default_user, body if given == JSON else b"[" + b",".join(requests.lines(body)) + b"]")
     created = services.writer.create_all([one.job for one in planned], key)
     warnings = [{"index": index, "warning": warning} for index, one in enumerate(planned) for warning in one.warnings]
     body_out = {

@@ -9,21 +9,22 @@ from __future__ import annotations
 import json
 import math
 import re
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
 import msgspec
 
-from app.api.problems import Fault
+from app.api.problems import MAX_FAULTS, Fault
 
 MAX_DEPTH = 64
-MAX_FAULTS = 100  # of one job; more do not help anybody
 MAX_DIGITS = 400
 
 _TINY = re.compile(rb"\d[eE]-\d{3}")
-_LONG = re.compile(rb"\d{400}")
+_BLANK_BEFORE_COLON = re.compile(rb'"\s+:')
+_DIGITS_TO_0 = bytes.maketrans(b"123456789", b"0" * 9)
 _SURROGATE = re.compile("[\ud800-\udfff]")
-_STRUCTURE = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{}]', re.DOTALL)
+_STRUCTURE = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{},]', re.DOTALL)
 _EXPONENT = re.compile(r"[eE][-+]?0*(\d+)")
 _KEY_ENDS = b'":'
 
@@ -35,7 +36,7 @@ class Malformed(ValueError):
 class _Object(dict[str, Any]):
     """A JSON object that remembers which keys came twice."""
 
-    twice: list[str]
+    twice: tuple[str, ...]
 
 
 class _Unreadable:
@@ -49,11 +50,14 @@ def looks_harmless(raw: bytes) -> bool:
     """Whether a job that msgspec accepts surely breaks no rule about JSON: cheap, and wrong only by being careful.
 
     Numbers that are too large msgspec refuses itself. Those with more decimals than PostgreSQL keeps are looked for
-    where they can be. Duplicate keys are found by counting: as many colons behind quotes as keys in the decoded object.
+    where they can be. Duplicate keys are found by counting: as many colons behind quotes as keys in the decoded object,
+    provided that they are right behind them.
     """
     if b"\\u0000" in raw or raw.count(b"{") + raw.count(b"[") > MAX_DEPTH:
         return False
-    if ((b"e-" in raw or b"E-" in raw) and _TINY.search(raw)) or (len(raw) > 10_000 and _LONG.search(raw)):
+    if ((b"e-" in raw or b"E-" in raw) and _TINY.search(raw)) or _BLANK_BEFORE_COLON.search(raw):
+        return False
+    if len(raw) > MAX_DIGITS and b"0" * MAX_DIGITS in raw.translate(_DIGITS_TO_0):
         return False
     try:
         value = msgspec.json.decode(raw)
@@ -73,18 +77,35 @@ def read(text: str) -> Any:
         raise Malformed(str(error)) from None
 
 
-def deepest_member(text: str) -> str:
-    """The pointer of the member of an object in which a text goes too deep, without reading it as JSON."""
-    depth, key = 0, ""
+def deepest_member(text: str) -> Fault:
+    """Blames the member of an object in which a text goes too deep, without reading it as JSON."""
+    return _too_deep(_deepest(text, 1)[1])
+
+
+def deepest_item(text: str) -> tuple[int, Fault]:
+    """The same of an array of objects: the place of the object, too."""
+    place, key = _deepest(text, 2)
+    return place, _too_deep(key)
+
+
+def _deepest(text: str, level: int) -> tuple[int, str]:
+    """Where in the first array, and in which member at a level, a text goes too deep."""
+    depth, place, key = 0, 0, ""
     for found in _STRUCTURE.finditer(text):
         token = found[0]
         if token[0] == '"':
-            key = token[1:-1] if depth == 1 else key
+            key = token[1:-1] if depth == level else key
+        elif token == ",":
+            place += depth == 1
         else:
             depth += 1 if token in "[{" else -1
             if depth > MAX_DEPTH:
                 break
-    return pointer("", key) if key else ""
+    return place, key
+
+
+def _too_deep(key: str) -> Fault:
+    return Fault(pointer("", key) if key else "", f"nested deeper than {MAX_DEPTH} levels")
 
 
 def faults(value: Any, start: str = "", depth: int = 0) -> list[Fault]:
@@ -141,13 +162,10 @@ def _printable(text: str) -> str:
 
 def _object(pairs: list[tuple[str, Any]]) -> _Object:
     made = _Object(pairs)
-    made.twice = []
+    made.twice = ()
     if len(made) < len(pairs):
-        seen: set[str] = set()
-        for key, _ in pairs:
-            if key in seen and key not in made.twice:
-                made.twice.append(key)
-            seen.add(key)
+        times = Counter(key for key, _ in pairs)
+        made.twice = tuple(key for key in made if times[key] > 1)
     return made
 
 

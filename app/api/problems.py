@@ -20,6 +20,8 @@ from app.store.pool import NoSchema, Unavailable
 
 MIMETYPE = "application/problem+json"
 RETRY_AFTER_S = 2
+MAX_FAULTS = 100
+"""So many things that are wrong are told of one request; more do not help anybody."""
 
 
 class Fault(NamedTuple):
@@ -40,9 +42,10 @@ class Problem(Exception):
 
 
 def invalid(faults: Sequence[Fault | dict[str, Any]]) -> Problem:
-    """A body that breaks rules: all of them."""
-    errors = [fault._asdict() if isinstance(fault, Fault) else fault for fault in faults]
-    detail = errors[0]["detail"] if len(errors) == 1 else f"{len(errors)} things are wrong; see errors"
+    """A body that breaks rules: all of them, as far as they help."""
+    errors = [fault._asdict() if isinstance(fault, Fault) else fault for fault in faults[:MAX_FAULTS]]
+    first = "" if len(faults) <= MAX_FAULTS else f" for the first {MAX_FAULTS}"
+    detail = errors[0]["detail"] if len(errors) == 1 else f"{len(faults)} things are wrong; see errors{first}"
     return Problem(422, detail, errors=errors)
 
 

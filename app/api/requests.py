@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from difflib import get_close_matches
-from typing import Annotated, Any, Literal, NamedTuple, get_type_hints
+from collections.abc import Callable, Iterable
+from typing import Annotated, Any, Literal, NamedTuple, TypeVar, get_type_hints
 
 import msgspec
 from msgspec import Meta, Raw, Struct
 
-from app.api import json_checks, wording
+from app.api import json_checks
 from app.api.json_checks import Malformed, pointer
-from app.api.problems import Fault
+from app.api.problems import MAX_FAULTS, Fault
+from app.api.wording import NO_CONTROLS, mismatch, unknown
 
-Name = Annotated[str, Meta(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]*$")]
+T = TypeVar("T")
+Name = Annotated[str, Meta(min_length=1, max_length=200, pattern=NO_CONTROLS)]
 
 
 class Schedule(Struct, forbid_unknown_fields=True):
@@ -70,28 +72,45 @@ def read_job(raw: bytes | Raw) -> Read:
 def read_batch(body: bytes) -> list[Read]:
     """The jobs of a JSON array. Raises Malformed for what is no JSON, TypeError for JSON that is no array."""
     try:
-        return [read_job(item) for item in _items.decode(body)]
+        return _read_all(_items.decode(body), read_job)
     except (msgspec.MsgspecError, RecursionError):
         pass
+    text = body.decode()
     try:
-        value = json_checks.read(body.decode())
+        value = json_checks.read(text)
     except RecursionError:
-        raise Malformed("nested too deep") from None
+        place, fault = json_checks.deepest_item(text)
+        return [*[_nothing()] * place, _nothing(fault)]
     if not isinstance(value, list):
         raise TypeError("the body must be an array of jobs")
-    return [explain(item) for item in value]
+    return _read_all(value, explain)
+
+
+def lines(body: bytes) -> list[bytes]:
+    """Those that are not blank."""
+    return [line for line in body.split(b"\n") if line.strip()]
 
 
 def read_lines(body: bytes) -> list[Read]:
     """The jobs of newline-delimited JSON; blank lines are skipped. A line that is no JSON is a fault of that job."""
-    read: list[Read] = []
-    for line in body.split(b"\n"):
-        if line.strip():
-            try:
-                read.append(read_job(line))
-            except Malformed as error:
-                read.append(_nothing(f"the line is not JSON: {error}"))
-    return read
+    return _read_all(lines(body), _read_line)
+
+
+def _read_line(line: bytes) -> Read:
+    try:
+        return read_job(line)
+    except Malformed as error:
+        return _nothing(Fault("", f"the line is not JSON: {error}"))
+
+
+def _read_all(items: Iterable[T], read: Callable[[T], Read]) -> list[Read]:
+    """Each of them, until there is enough wrong to tell of."""
+    found: list[Read] = []
+    faulty = 0
+    for item in items:
+        found.append(read(item) if faulty < MAX_FAULTS else _nothing())
+        faulty += len(found[-1].faults)
+    return found
 
 
 def read_object(body: bytes) -> dict[str, Any] | list[Fault]:
@@ -99,7 +118,7 @@ def read_object(body: bytes) -> dict[str, Any] | list[Fault]:
     try:
         value = json_checks.read(body.decode())
     except RecursionError:
-        return [Fault(json_checks.deepest_member(body.decode()), f"nested deeper than {json_checks.MAX_DEPTH} levels")]
+        return [json_checks.deepest_member(body.decode())]
     if not isinstance(value, dict):
         return [Fault("", "the body must be an object")]
     twice = [Fault(pointer("", key), "the key is there twice") for key in getattr(value, "twice", ())]
@@ -119,15 +138,14 @@ def _explain_text(text: str) -> Read:
     try:
         value = json_checks.read(text)
     except RecursionError:
-        fault = Fault(json_checks.deepest_member(text), f"nested deeper than {json_checks.MAX_DEPTH} levels")
-        return Read(JobPost(task_id=""), frozenset(_FIELDS), [fault])
+        return _nothing(json_checks.deepest_member(text))
     return explain(value, text)
 
 
 def explain(value: Any, text: str | None = None) -> Read:
     """One job from decoded JSON, with everything that is wrong with it; `text` is where it was read from."""
     if not isinstance(value, dict):
-        return _nothing("a job must be an object")
+        return _nothing(Fault("", "a job must be an object"))
     faults = [Fault(pointer("", key), "the key is there twice") for key in getattr(value, "twice", ())]
     given: dict[str, Any] = {}
     broken: set[str] = set()
@@ -137,6 +155,8 @@ def explain(value: Any, text: str | None = None) -> Read:
         if found:
             faults += found
             broken.add(name)
+            if len(faults) >= MAX_FAULTS:
+                break
         else:
             given[name] = member
     for name in _REQUIRED:
@@ -153,20 +173,17 @@ def explain(value: Any, text: str | None = None) -> Read:
 
 def _field_faults(name: str, value: Any, at: str) -> list[Fault]:
     if name not in _FIELDS:
-        close = get_close_matches(name, _FIELDS, n=1)
-        return [Fault(at, f"there is no such field{f'; did you mean {close[0]}?' if close else ''}")]
+        return [unknown(name, _FIELDS)]
     if name == "parameters":
         return [] if isinstance(value, dict) else [Fault(at, "must be a JSON object")]
-    try:
-        msgspec.convert(value, _FIELDS[name])
-    except msgspec.ValidationError as error:
-        return [wording.fault(at, error, _FIELDS[name])]
-    return []
+    fault = mismatch(value, _FIELDS[name], at)
+    return [fault] if fault else []
 
 
 def _member(text: str, name: str) -> Raw:
     return msgspec.json.decode(text, type=dict[str, Raw])[name]
 
 
-def _nothing(detail: str) -> Read:
-    return Read(JobPost(task_id="-"), frozenset(_FIELDS), [Fault("", detail)])
+def _nothing(*faults: Fault) -> Read:
+    """A job of which nothing is known but what is wrong with it."""
+    return Read(JobPost(task_id="-"), frozenset(_FIELDS), list(faults))

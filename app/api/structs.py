@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from difflib import get_close_matches
 from typing import Any, TypeVar, get_type_hints
 
 import msgspec
 from msgspec import Struct
 
-from app.api import problems, requests, wording
+from app.api import problems, requests
 from app.api.bodies import JSON, read_body, read_bytes
 from app.api.json_checks import Malformed, pointer
-from app.api.problems import Fault, Problem
+from app.api.problems import MAX_FAULTS, Fault, Problem
+from app.api.wording import mismatch, unknown
 
 T = TypeVar("T", bound=Struct)
 
@@ -37,14 +37,11 @@ def _faults(kind: type[Struct], given: dict[str, Any]) -> list[Fault]:
     faults: list[Fault] = []
     types = get_type_hints(kind, include_extras=True)
     for name, value in given.items():
-        at = pointer("", name)
+        if len(faults) >= MAX_FAULTS:
+            return faults
         if name not in types:
-            close = get_close_matches(name, types, n=1)
-            faults.append(Fault(at, f"there is no such field{f'; did you mean {close[0]}?' if close else ''}"))
-            continue
-        try:
-            msgspec.convert(value, types[name])
-        except msgspec.ValidationError as error:
-            faults.append(wording.fault(at, error, types[name]))
+            faults.append(unknown(name, types))
+        elif fault := mismatch(value, types[name], pointer("", name)):
+            faults.append(fault)
     required = [field.name for field in msgspec.structs.fields(kind) if field.required]
     return faults + [Fault(pointer("", name), "is required") for name in required if name not in given]

@@ -14,6 +14,7 @@ from app.api.json_checks import pointer
 from app.api.problems import Fault, Problem
 from app.api.requests import Name
 from app.api.services import current
+from app.api.wording import NO_CONTROLS, NO_NUL, STATUS
 from app.domain import endpoint as endpoints
 from app.domain.addresses import is_allowed, networks
 from app.domain.endpoint import Endpoint
@@ -24,7 +25,7 @@ from app.store.endpoints import HttpTask, IsPython
 
 blueprint = Blueprint("tasks", __name__)
 
-Status = Annotated[str, Meta(pattern="^[1-5](xx|[0-9][0-9])$")]
+Status = Annotated[str, Meta(pattern=STATUS)]
 Seconds = Annotated[float, Meta(gt=0, le=DAY_S)]
 _TASK_ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:/-]{0,199}", re.ASCII)
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,100}", re.ASCII)
@@ -54,13 +55,13 @@ class TaskPut(Struct, forbid_unknown_fields=True):
     )
     secret: Annotated[str, Meta(max_length=200)] | None = None
     timeout_s: Seconds = 30.0
-    description: Annotated[str, Meta(max_length=1000, pattern=r"^[^\x00]*$")] | None = None
+    description: Annotated[str, Meta(max_length=1000, pattern=NO_NUL)] | None = None
     queue: Name = "default"
     priority: Annotated[int, Meta(ge=1, le=4)] = 2
     max_retries: Annotated[int, Meta(ge=0, le=1000)] = 3
     backoff: BackoffPut = msgspec.field(default_factory=BackoffPut)
     max_concurrent: Annotated[int, Meta(ge=1, le=1_000_000)] | None = None
-    concurrency_key: Annotated[str, Meta(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]*$")] | None = None
+    concurrency_key: Annotated[str, Meta(min_length=1, max_length=200, pattern=NO_CONTROLS)] | None = None
     max_per_key: Annotated[int, Meta(ge=1, le=1_000_000)] | None = None
     rate_per_s: Annotated[float, Meta(gt=0, le=1_000_000)] | None = None
     parameters_schema: dict[str, Any] | None = None

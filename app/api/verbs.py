@@ -17,6 +17,7 @@ from app.api.jobs import known_id, whole_job
 from app.api.json_checks import Malformed
 from app.api.problems import Fault, Problem
 from app.api.services import current
+from app.api.wording import NO_NUL
 from app.clock import clock
 from app.domain.job import CRON
 from app.schedule import horizon
@@ -33,7 +34,7 @@ MOST_BACKFILLED = 1_000
 NEW_HISTORY = timedelta(days=7)
 """So far back a backfill makes history where there is none; further back only where there is."""
 
-Note = Annotated[str, Meta(max_length=1000, pattern=r"^[^\x00]*$")]
+Note = Annotated[str, Meta(max_length=1000, pattern=NO_NUL)]
 R = TypeVar("R")
 
 blueprint = Blueprint("verbs", __name__)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import time
 from typing import Any
 
 import pytest
 
 from app.api import requests
 from app.api.json_checks import MAX_DEPTH, Malformed, looks_harmless
+from app.api.problems import MAX_FAULTS
 
 
 def faults(body: str | bytes) -> dict[str, str]:
@@ -61,6 +63,9 @@ def test_good_parameters_are_kept_as_they_were_written(parameters: str) -> None:
         ('{"a": ["\\udc00\\ud800"]}', "/parameters/a/0", "surrogate"),
         ('{"a": 1, "a": 2}', "/parameters/a", "twice"),
         ('{"a": {"b": {"c": 1, "c": 1}}}', "/parameters/a/b/c", "twice"),
+        ('{"a": 1, "a" :2}', "/parameters/a", "twice"),
+        ('{"a"\t: 1, "a"\n: 2}', "/parameters/a", "twice"),
+        ('{"a": 1.' + "3" * 500 + "}", "/parameters/a", "outside"),
         ("[]", "/parameters", "object"),
         ("null", "/parameters", "object"),
         ('"text"', "/parameters", "object"),
@@ -90,6 +95,7 @@ def test_nesting_beyond_the_limit_is_refused_however_deep(levels: int) -> None:
         ('{"task_id": "t", "timeout_s": "5"}', {"/timeout_s"}),
         ('{"task_id": "t", "user_id": ""}', {"/user_id"}),
         ('{"task_id": "t", "user_id": "a\\nb"}', {"/user_id"}),
+        ('{"task_id": "t", "user_id": "ann\\n"}', {"/user_id"}),
         ('{"task_id": "t", "schedule": 1796024945}', {"/schedule"}),
         ('{"task_id": "t", "schedule": true}', {"/schedule"}),
         ('{"task_id": "t", "schedule": {"cron": 5}}', {"/schedule/cron"}),
@@ -126,6 +132,28 @@ def test_the_cheap_look_passes_ordinary_jobs() -> None:
 def test_a_batch_reads_each_job_by_itself() -> None:
     reads = requests.read_batch(b'[{"task_id": "a"}, {"task_id": 5}, 7, {"task_id": "b", "parameters": {"x": NaN}}]')
     assert [[pointer for pointer, _ in read.faults] for read in reads] == [[], ["/task_id"], [""], ["/parameters/x"]]
+
+
+def test_what_goes_too_deep_in_a_batch_is_blamed_at_its_place() -> None:
+    good, deep = '{"task_id": "a", "parameters": {"x": [1, 2]}}', with_parameters(nested(5_000))
+    reads = requests.read_batch(f"[{good}, {good}, {deep}, {good}]".encode())
+    assert [read.faults for read in reads] == [[], [], [("/parameters", "nested deeper than 64 levels")]]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        with_parameters("{" + ",".join(f'"k{n}": 1' for n in [*range(40_000)] * 2) + "}"),
+        "{" + ",".join(f'"unknown{n}": 1' for n in range(80_000)) + "}",
+        '{"task_id": "t", ' + ",".join(f'"{n}": [NaN]' for n in range(40_000)) + "}",
+    ],
+    ids=["twice", "unknown", "faulty"],
+)
+def test_no_more_is_told_than_helps_and_in_no_time(body: str) -> None:
+    since = time.process_time()
+    assert len(requests.read_job(body.encode()).faults) <= 2 * MAX_FAULTS
+    assert len(requests.read_lines("\n".join([body[:2_000] + "}"] * 1_000).encode())) == 1_000
+    assert time.process_time() - since < 2
 
 
 def test_a_batch_of_lines_skips_blank_ones_and_blames_broken_ones() -> None:
