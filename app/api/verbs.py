@@ -164,6 +164,8 @@ def backfill_runs(
     times, total = horizon.between(
         row["expression"], row["timezone"], policies, start, end, anchor=row["anchor_at"], limit=MOST_BACKFILLED
     )
+    if total is None:
+        raise verbs.Refused(422, "end", "is too far from start for a schedule with so many exclusions between them")
     if total > MOST_BACKFILLED:
         raise verbs.Refused(422, "end", f"{total} runs are more than the {MOST_BACKFILLED} of one backfill")
     made = 0 if dry_run or not times else verbs.backfill(connection, job_id, times)

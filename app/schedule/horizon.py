@@ -6,6 +6,7 @@ The clock (`now`) is a parameter, and only decides what counts as missed.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -26,6 +27,9 @@ GRACE = timedelta(seconds=60)
 """An occurrence found later than this was missed; anything less is a planner that was briefly busy."""
 LIMIT = 1_000
 """Occurrences that one call plans at most; the next call goes on where it stopped."""
+
+PATIENCE_S = 1.0
+"""So long a preview looks for runs that exclusions leave."""
 
 _TICK = timedelta(microseconds=1)
 _MINUTE = timedelta(minutes=1)
@@ -122,6 +126,8 @@ class _Planning:
         self.jitter = timedelta(seconds=policies.jitter_s)
         self.occurrences: list[Occurrence] = []
         self.skipped: list[Skipped] = []
+        self.unfinished = False
+        """Whether catching up is to go on in the next call."""
 
     def run(self, at: datetime | None, until: datetime, limit: int, grace: timedelta) -> Plan:
         start = self.policies.start_at
@@ -130,7 +136,8 @@ class _Planning:
         late = grace + self.jitter
         if at is not None and not self._over(at) and self.now - at > late and limit > 0:
             at = self._catch_up(at, late)
-        while at is not None and at <= until and not self._over(at) and len(self.occurrences) < limit:
+        room = 0 if self.unfinished else limit
+        while at is not None and at <= until and not self._over(at) and len(self.occurrences) < room:
             self._take(at)
             at = self._next(at)
         return Plan(self.occurrences, self.skipped, None if at is None or self._over(at) else at, self.runs)
@@ -144,19 +151,23 @@ class _Planning:
             oldest = self.now - timedelta(seconds=window)
             if at >= oldest:
                 return at
-            before = min(oldest - _TICK, last)
-            self._skip(at, 1 + self._count(at, before), "older than the catch-up window of policy missed: all")
-            return self._next(before)
+            older, reached = self._count(at, min(oldest - _TICK, last))
+            self._skip(at, older + 1, "older than the catch-up window of policy missed: all")
+            return self._next(reached)
         newest = max(at, self.schedule.prev(last + _TICK, self.anchor) or at)
-        older = self._count(at, newest)
+        older, reached = self._count(at, newest)
         if policies.missed == "skip" and self.now - newest > late:
             self._skip(at, older + 1, "policy missed: skip")
+            return self._next(reached)
+        reason = f"policy missed: {policies.missed} runs only the newest"
+        if reached < newest:
+            self._skip(at, older + 1, reason)
+            return self._next(reached)
+        self._skip(at, older, reason)
+        if self._expired(newest):
+            self._skip(newest, 1, "later than policy expires_after_s allows")
         else:
-            self._skip(at, older, f"policy missed: {policies.missed} runs only the newest")
-            if self._expired(newest):
-                self._skip(newest, 1, "later than policy expires_after_s allows")
-            else:
-                self._take(newest)
+            self._take(newest)
         return self._next(newest)
 
     def _take(self, at: datetime) -> None:
@@ -180,8 +191,13 @@ class _Planning:
     def _next(self, after: datetime) -> datetime | None:
         return self.schedule.next(after, self.anchor)
 
-    def _count(self, after: datetime, until: datetime) -> int:
-        return self.schedule.count(after, until, self.anchor)
+    def _count(self, after: datetime, until: datetime) -> tuple[int, datetime]:
+        """How many occurrences lie in (after, until], and until when that got: further is the next call's business."""
+        if not isinstance(self.schedule, Allowed):
+            return self.schedule.count(after, until, self.anchor), until
+        counted, reached = self.schedule.count_some(after, until, self.anchor)
+        self.unfinished = reached < until
+        return counted, reached
 
 
 def jitter(job_id: UUID, scheduled_at: datetime, spread: timedelta) -> timedelta:
@@ -236,15 +252,21 @@ def between(
     *,
     anchor: datetime | None = None,
     limit: int = LIMIT,
-) -> tuple[list[datetime], int]:
+) -> tuple[list[datetime], int | None]:
     """The first `limit` occurrences in [low, high] and how many there are: for filling a past range.
 
-    Daylight saving and exclusions apply; the bounds of the schedule (`start_at`, `end_at`, `max_runs`) do not.
+    None instead of a number: more are excluded than can be counted. Daylight saving and exclusions apply; the bounds of
+    the schedule (`start_at`, `end_at`, `max_runs`) do not.
     """
     schedule = occurrences_of(expression, timezone, policies)
     after = as_utc(low) - _TICK
     found: list[datetime] = []
-    total = schedule.count(after, as_utc(high), anchor)
+    if isinstance(schedule, Allowed):
+        total, reached = schedule.count_some(after, as_utc(high), anchor)
+        if reached < high:
+            return [], None
+    else:
+        total = schedule.count(after, as_utc(high), anchor)
     at = schedule.next(after, anchor)
     while at is not None and at <= high and len(found) < limit:
         found.append(at)
@@ -262,11 +284,19 @@ def upcoming(
     anchor: datetime | None = None,
     runs: int = 0,
 ) -> list[Run]:
-    """The next n runs after an instant, fewer when the schedule ends; `runs` is how many it has had."""
+    """The next n runs after an instant, fewer when the schedule ends; `runs` is how many it has had.
+
+    Also fewer, but one, when exclusions leave so few that finding them takes more than a second.
+    """
     schedule, where = occurrences_of(expression, timezone, policies), zone(timezone)
-    since = as_utc(after)
+    since, deadline = as_utc(after), time.monotonic() + PATIENCE_S
+    if policies is not None and policies.start_at is not None:
+        since = max(since, policies.start_at - _TICK)
     coming: list[Run] = []
-    while len(coming) < n and (at := first(expression, timezone, policies, since, anchor=anchor, runs=runs)):
+    while len(coming) < n and (not coming or time.monotonic() < deadline):
+        at = first(expression, timezone, policies, since, anchor=anchor, runs=runs)
+        if at is None:
+            break
         coming.append(Run(at, at.astimezone(where), schedule.note(at, since)))
         since, runs = at, runs + 1
     return coming

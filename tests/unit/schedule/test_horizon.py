@@ -188,6 +188,52 @@ def test_three_days_of_seconds_are_dealt_with_in_no_time(policies: dict[str, obj
     assert len(result.occurrences) <= 1000
 
 
+@pytest.mark.parametrize("missed", ["latest", "skip", "all"])
+def test_a_day_of_excluded_seconds_is_dealt_with_in_parts(missed: str) -> None:
+    policies: dict[str, object] = {"missed": missed, "missed_window_s": 60, "exclude": ["*/2 * * * * *"]}
+    at: datetime | None = utc("2026-03-02T09:00:01")
+    skipped = 0
+    found: list[str] = []
+    for _ in range(20):
+        begun = time.process_time()
+        assert at is not None
+        result = planned("* * * * * *", at.replace(tzinfo=None).isoformat(), policies)
+        assert time.process_time() - begun < 1.5
+        skipped += sum(skip.count for skip in result.skipped)
+        found += times(result)
+        at = result.next_run_at
+        if at is None or at > NOW + HORIZON:
+            break
+    assert at is not None
+    assert at > NOW + HORIZON
+    assert skipped + len(found) == (at - utc("2026-03-02T09:00:01")) / timedelta(seconds=2)
+    assert found[0] >= "02 11:59:29"
+    assert found == sorted(set(found))
+
+
+def test_a_range_with_more_exclusions_than_can_be_counted_is_not_counted() -> None:
+    policies = Policies.from_dict({"exclude": ["*/2 * * * * *"]}, recurring=True)
+    assert between("* * * * * *", "UTC", policies, utc("2026-03-01T00:00"), utc("2026-03-02T00:00")) == ([], None)
+    found, total = between("* * * * * *", "UTC", policies, utc("2026-03-01T00:00"), utc("2026-03-01T00:20"))
+    assert len(found) == total == 600
+
+
+def test_a_preview_takes_no_longer_than_people_wait() -> None:
+    exclude = ["*/2 * * * * *", "1-57/2 * * * * *", "59 1-59 * * * *"]
+    begun = time.monotonic()
+    runs = upcoming("* * * * * *", "UTC", Policies.from_dict({"exclude": exclude}, recurring=True), NOW, 100)
+    assert len(runs) >= 1
+    assert time.monotonic() - begun < 10
+
+
+def test_what_clocks_do_before_the_first_run_is_no_note() -> None:
+    policies = Policies.from_dict({"start_at": "2199-06-01T00:00:00Z"}, recurring=True)
+    begun = time.process_time()
+    [run] = upcoming("30 2 * * *", "America/New_York", policies, NOW, 1)
+    assert run.note is None
+    assert time.process_time() - begun < 0.5
+
+
 def test_catching_up_goes_on_where_the_limit_stopped_it() -> None:
     policies: dict[str, object] = {"missed": "all", "missed_window_s": 7200}
     at, found = "2026-03-02T11:00", []
