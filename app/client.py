@@ -39,7 +39,7 @@ def enqueue(
     *,
     schedule: str | datetime = "now",
     user_id: str = "default",
-    timezone: str = "UTC",
+    timezone: str | None = None,
     max_retries: int | None = None,
     timeout_s: float | None = None,
     traceparent: str | None = None,
@@ -47,10 +47,10 @@ def enqueue(
 ) -> str:
     """Makes a job in the transaction of `connection`; returns its id.
 
-    `schedule` is "now", an aware datetime or its ISO 8601 text, or a cron expression in `timezone`. `traceparent` and
-    `tracestate` are those of W3C Trace Context; when they are none, the job has no trace. Raises the driver's error for
-    what cannot be: an unknown task, a schedule that is none. Parameters are not checked against the task's: where they
-    do not fit, the attempts fail.
+    `schedule` is "now", an aware datetime or its ISO 8601 text, or a cron expression. `timezone` is what a text without
+    offset needs; expressions are in UTC without it. `traceparent` and `tracestate` are those of W3C Trace Context; when
+    they are none, the job has no trace. Raises the driver's error for what cannot be: an unknown task, a schedule that
+    is none. Parameters are not checked against the task's: where they do not fit, the attempts fail.
     """
     if isinstance(schedule, datetime):
         if schedule.tzinfo is None:

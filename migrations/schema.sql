@@ -367,6 +367,22 @@ end $$;
 
 COMMENT ON FUNCTION pgtick.check_policies(policies jsonb, recurring boolean) IS 'The policies as they are stored. Raises for what is no policy; exclusions are checked by a planner, which stops the job visibly.';
 
+CREATE FUNCTION pgtick.check_tries(max_retries jsonb, timeout_s jsonb) RETURNS void
+    LANGUAGE plpgsql IMMUTABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+begin
+    if not (case jsonb_typeof(max_retries) when 'null' then true when 'number' then max_retries::numeric between 0 and 1000 and max_retries::numeric % 1 = 0
+            else max_retries is null end) then
+        raise exception 'max_retries: must be a whole number from 0 to 1000' using errcode = 'invalid_parameter_value';
+    elsif not (case jsonb_typeof(timeout_s) when 'null' then true when 'number' then timeout_s::numeric > 0 and timeout_s::numeric <= 31536000
+            else timeout_s is null end) then
+        raise exception 'timeout_s: must be a number above 0, at most 31536000' using errcode = 'invalid_parameter_value';
+    end if;
+end $$;
+
+COMMENT ON FUNCTION pgtick.check_tries(max_retries jsonb, timeout_s jsonb) IS 'Raises for a number of retries or a timeout that a job cannot have. null: those of its task.';
+
 CREATE TABLE pgtick.pending_executions (
     job_id uuid NOT NULL,
     scheduled_at timestamp with time zone NOT NULL,
@@ -477,6 +493,10 @@ begin
     if jsonb_typeof(parameters) is distinct from 'object' then
         raise exception 'parameters: must be a JSON object' using errcode = 'invalid_parameter_value';
     end if;
+    if user_id is null or length(user_id) not between 1 and 200 or user_id ~ '[\x01-\x1f\x7f]' then
+        raise exception 'user_id: must have 1 to 200 characters, none of them a control character' using errcode = 'invalid_parameter_value';
+    end if;
+    perform pgtick.check_tries(to_jsonb(max_retries), to_jsonb(timeout_s));
     asked := pgtick.read_schedule(schedule, timezone);
     policies := pgtick.check_policies(policies, asked.kind = 'CRON');
     overlap_rule := nullif(coalesce(policies ->> 'overlap', case asked.kind when 'CRON' then 'skip' end), 'allow');
@@ -625,11 +645,15 @@ declare
     job pgtick.jobs := pgtick.lock_job(job_id);
     new pgtick.jobs := job;
     task pgtick.tasks := pgtick.task_named(job.task_id);
-    unknown text := (select min(k.name) from jsonb_object_keys(changes) as k (name)
-                     where k.name not in ('schedule', 'timezone', 'parameters', 'policies', 'max_retries', 'timeout_s'));
+    unknown text;
     asked record;
     back record;
 begin
+    if jsonb_typeof(changes) is distinct from 'object' then
+        raise exception 'changes: must be a JSON object' using errcode = 'invalid_parameter_value';
+    end if;
+    unknown := (select min(k.name) from jsonb_object_keys(changes) as k (name)
+                where k.name not in ('schedule', 'timezone', 'parameters', 'policies', 'max_retries', 'timeout_s'));
     if unknown is not null then
         raise exception '%: there is no such field; there are schedule, timezone, parameters, policies, max_retries, timeout_s', unknown
             using errcode = 'invalid_parameter_value';
@@ -655,6 +679,7 @@ begin
         new.policies := nullif(changes -> 'policies', 'null');
     end if;
     new.policies := pgtick.check_policies(new.policies, new.schedule_type = 'CRON');
+    perform pgtick.check_tries(changes -> 'max_retries', changes -> 'timeout_s');
     if changes ? 'max_retries' then
         new.max_retries := (changes ->> 'max_retries')::smallint;
     end if;
@@ -1182,7 +1207,7 @@ CREATE TABLE pgtick.jobs (
     CONSTRAINT jobs_policies_is_an_object CHECK ((jsonb_typeof(policies) = 'object'::text)),
     CONSTRAINT jobs_run_at_is_sane CHECK (((run_at >= '2000-01-01 00:00:00+00'::timestamp with time zone) AND (run_at < '2200-01-01 00:00:00+00'::timestamp with time zone))),
     CONSTRAINT jobs_schedule_type_is_known CHECK ((schedule_type = ANY (ARRAY['NOW'::text, 'DATE'::text, 'CRON'::text]))),
-    CONSTRAINT jobs_timeout_is_positive CHECK ((timeout_s > (0)::double precision)),
+    CONSTRAINT jobs_timeout_is_sane CHECK (((timeout_s > (0)::double precision) AND (timeout_s <= (31536000)::double precision))),
     CONSTRAINT jobs_trace_is_an_object CHECK ((jsonb_typeof(trace) = 'object'::text))
 )
 PARTITION BY RANGE (job_id);

@@ -5,9 +5,11 @@ from __future__ import annotations
 import getpass
 import json
 import sys
+from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any, NoReturn
 
 import click
@@ -45,7 +47,11 @@ def add(
     """Add a job. A VALUE that is JSON is taken as such, any other as text; prints the id of the job."""
     from app.cli.adding import add_job
 
-    body: dict[str, Any] = {"task_id": task_id, "parameters": dict(_parameter(text) for text in parameters)}
+    pairs = [_parameter(text) for text in parameters]
+    for name, times in Counter(name for name, _ in pairs).items():
+        if times > 1:
+            raise click.BadParameter(f"{name!r} is there {times} times", param_hint="NAME=VALUE")
+    body: dict[str, Any] = {"task_id": task_id, "parameters": dict(pairs)}
     body |= {name: value for name, value in given.items() if value is not None}
     if "policies" in body:
         try:
@@ -182,7 +188,8 @@ def backfill(settings: Settings, job_id: object, start: str, end: str, dry_run: 
 @click.pass_obj
 def edit(settings: Settings, /, job_id: object, **given: Any) -> None:
     """Change what is given; pending executions ahead are replaced, what is due or runs goes on."""
-    from app.api import editing
+    from app.api import editing, parameters
+    from app.api.services import Services
 
     changes = {name: value for name, value in given.items() if value is not None}
     for name in {"parameters", "policies"} & changes.keys():
@@ -190,8 +197,9 @@ def edit(settings: Settings, /, job_id: object, **given: Any) -> None:
             changes[name] = json.loads(changes[name])
         except ValueError as error:
             raise click.BadParameter(f"is not JSON: {error}", param_hint=f"--{name}") from None
-    with _acting(settings) as (connection, now):
-        changed = editing.edit(connection, str(job_id), json.dumps(changes).encode(), now)
+    with closing(Services.make(settings)) as services, _acting(settings) as (connection, now):
+        check = partial(parameters.faults, services.tasks)
+        changed = editing.edit(connection, str(job_id), json.dumps(changes).encode(), now, check)
     if isinstance(changed, list):
         click.echo("\n".join(f"{fault.pointer}: {fault.detail}" for fault in changed), err=True)
         sys.exit(1)

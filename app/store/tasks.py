@@ -68,7 +68,7 @@ class Tasks:
 
     def schema(self, task_id: str, *, newest: bool = False) -> str | None:
         """The JSON schema of a task's parameters; None where anything goes, or there is no such task."""
-        if newest and time.monotonic() - self._read_at > SHORT_LIFE_S:
+        if time.monotonic() - self._read_at > (SHORT_LIFE_S if newest else LIFE_S):
             self._read()
         return self._schemas.get(task_id)
 

@@ -231,6 +231,21 @@ end $$;
 comment on function pgtick.read_trace is
     'The headers of W3C Trace Context that a job hands on; null without a valid traceparent, which is never an error.';
 
+create or replace function pgtick.check_tries(max_retries jsonb, timeout_s jsonb) returns void
+language plpgsql immutable
+set search_path = pg_catalog, pg_temp
+as $$
+begin
+    if not (case jsonb_typeof(max_retries) when 'null' then true when 'number' then max_retries::numeric between 0 and 1000 and max_retries::numeric % 1 = 0
+            else max_retries is null end) then
+        raise exception 'max_retries: must be a whole number from 0 to 1000' using errcode = 'invalid_parameter_value';
+    elsif not (case jsonb_typeof(timeout_s) when 'null' then true when 'number' then timeout_s::numeric > 0 and timeout_s::numeric <= 31536000
+            else timeout_s is null end) then
+        raise exception 'timeout_s: must be a number above 0, at most 31536000' using errcode = 'invalid_parameter_value';
+    end if;
+end $$;
+comment on function pgtick.check_tries is 'Raises for a number of retries or a timeout that a job cannot have. null: those of its task.';
+
 create or replace function pgtick.create_job(task_id text, schedule text default 'now', parameters jsonb default '{}', user_id text default 'default',
     timezone text default null, max_retries integer default null, timeout_s double precision default null, policies jsonb default null,
     traceparent text default null, tracestate text default null) returns uuid
@@ -251,6 +266,10 @@ begin
     if jsonb_typeof(parameters) is distinct from 'object' then
         raise exception 'parameters: must be a JSON object' using errcode = 'invalid_parameter_value';
     end if;
+    if user_id is null or length(user_id) not between 1 and 200 or user_id ~ '[\x01-\x1f\x7f]' then
+        raise exception 'user_id: must have 1 to 200 characters, none of them a control character' using errcode = 'invalid_parameter_value';
+    end if;
+    perform pgtick.check_tries(to_jsonb(max_retries), to_jsonb(timeout_s));
     asked := pgtick.read_schedule(schedule, timezone);
     policies := pgtick.check_policies(policies, asked.kind = 'CRON');
     overlap_rule := nullif(coalesce(policies ->> 'overlap', case asked.kind when 'CRON' then 'skip' end), 'allow');

@@ -296,11 +296,15 @@ declare
     job pgtick.jobs := pgtick.lock_job(job_id);
     new pgtick.jobs := job;
     task pgtick.tasks := pgtick.task_named(job.task_id);
-    unknown text := (select min(k.name) from jsonb_object_keys(changes) as k (name)
-                     where k.name not in ('schedule', 'timezone', 'parameters', 'policies', 'max_retries', 'timeout_s'));
+    unknown text;
     asked record;
     back record;
 begin
+    if jsonb_typeof(changes) is distinct from 'object' then
+        raise exception 'changes: must be a JSON object' using errcode = 'invalid_parameter_value';
+    end if;
+    unknown := (select min(k.name) from jsonb_object_keys(changes) as k (name)
+                where k.name not in ('schedule', 'timezone', 'parameters', 'policies', 'max_retries', 'timeout_s'));
     if unknown is not null then
         raise exception '%: there is no such field; there are schedule, timezone, parameters, policies, max_retries, timeout_s', unknown
             using errcode = 'invalid_parameter_value';
@@ -326,6 +330,7 @@ begin
         new.policies := nullif(changes -> 'policies', 'null');
     end if;
     new.policies := pgtick.check_policies(new.policies, new.schedule_type = 'CRON');
+    perform pgtick.check_tries(changes -> 'max_retries', changes -> 'timeout_s');
     if changes ? 'max_retries' then
         new.max_retries := (changes ->> 'max_retries')::smallint;
     end if;

@@ -100,7 +100,7 @@ create table pgtick.jobs (
     constraint jobs_policies_is_an_object check (jsonb_typeof(policies) = 'object'),
     constraint jobs_trace_is_an_object check (jsonb_typeof(trace) = 'object'),
     constraint jobs_max_retries_is_sane check (max_retries between 0 and 1000),
-    constraint jobs_timeout_is_positive check (timeout_s > 0)
+    constraint jobs_timeout_is_sane check (timeout_s > 0 and timeout_s <= 31536000)
 ) partition by range (job_id);
 create index jobs_cancelled on pgtick.jobs (user_id, job_id) where cancelled_at is not null;
 

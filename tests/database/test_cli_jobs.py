@@ -13,11 +13,15 @@ from app.cli import pgtick
 
 Connection = psycopg.Connection[Any]
 
+TAKES_A = '{"properties": {"a": {}}, "additionalProperties": false}'
+
 
 @pytest.fixture
 def job_id(dsn: str, connection: Connection, monkeypatch: pytest.MonkeyPatch) -> str:
     monkeypatch.setenv("DATABASE_URL", dsn)
-    connection.execute("insert into pgtick.tasks (task_id, target) values ('send_email', 'x')")
+    connection.execute(
+        "insert into pgtick.tasks (task_id, target, parameters_schema) values ('send_email', 'x', %s)", [TAKES_A]
+    )
     row = connection.execute("select pgtick.create_job('send_email', '0 10 * * *')").fetchone()
     assert row is not None
     return str(row[0])
@@ -56,6 +60,9 @@ def test_a_job_through_all_that_can_be_done_to_it(job_id: str, connection: Conne
     [
         (("edit", "JOB", "--schedule", "0 0 30 2 *"), "/schedule: no month has such a day"),
         (("edit", "JOB", "--policies", "{"), "is not JSON"),
+        (("edit", "JOB", "--parameters", '{"bogus": 1}'), "/parameters/bogus: the task has no such parameter"),
+        (("skip", "JOB", "--at", "0001-01-01T00:00:00Z"), "years 2000 to 2199"),
+        (("add", "send_email", "a=1", "a=2"), "'a' is there 2 times"),
         (("skip", "JOB", "--at", "soon"), "ISO 8601"),
         (("pause", "not-an-id"), "not a valid UUID"),
     ],

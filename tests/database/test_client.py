@@ -99,3 +99,13 @@ def test_dates_and_cron_expressions(dsn: str, connection: Connection, tasks: Non
         enqueue(connection, "nope")
     with pytest.raises(ValueError):
         enqueue(connection, "send_invoice", {"n": float("nan")})
+
+
+def test_a_date_without_offset_and_zone_is_refused(dsn: str, tasks: None) -> None:
+    with by_psycopg(dsn) as mine, pytest.raises(psycopg.errors.InvalidParameterValue, match="has no offset"):
+        enqueue(mine, "send_invoice", schedule="2030-01-01T09:00")
+    with by_psycopg(dsn) as mine:
+        enqueue(mine, "send_invoice", schedule="2030-01-01T09:00", timezone="Europe/Berlin")
+        enqueue(mine, "send_invoice", schedule="0 9 * * *")
+        rows = mine.execute("select timezone from pgtick.jobs order by job_id").fetchall()
+    assert rows == [("Europe/Berlin",), ("UTC",)]

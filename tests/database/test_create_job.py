@@ -246,3 +246,50 @@ def test_bad_policies_and_dates_name_the_field(
 ) -> None:
     with pytest.raises(psycopg.errors.InvalidParameterValue, match=f"^{field}: "):
         connection.execute("select pgtick.create_job('send_email', %s, policies => %s)", [schedule, Jsonb(policies)])
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        *[("max_retries", value) for value in (99_999, 1001, -1)],
+        *[("timeout_s", value) for value in (0, -1, float("nan"), float("inf"), 1e300, 31_536_001)],
+        *[("user_id", value) for value in ("", None, "u" * 201, "a\nb", "ann\n", "a\x7f")],
+    ],
+)
+def test_what_the_api_refuses_is_refused_naming_the_field(connection: Connection, name: str, value: Any) -> None:
+    with pytest.raises(psycopg.errors.InvalidParameterValue, match=f"^{name}: "):
+        connection.execute(f"select pgtick.create_job('send_email', {name} => %s)", [value])
+
+
+@pytest.mark.parametrize("timeout_s", ["NaN", "Infinity", "1e300", "0"])
+def test_no_job_has_a_timeout_that_is_none(connection: Connection, timeout_s: str) -> None:
+    create(connection, "send_email")
+    with pytest.raises(psycopg.errors.CheckViolation):
+        connection.execute("update pgtick.jobs set timeout_s = %s::float8", [timeout_s])
+
+
+@pytest.mark.parametrize(
+    ("changes", "field"),
+    [
+        ({"max_retries": "x"}, "max_retries"),
+        ({"max_retries": 1.5}, "max_retries"),
+        ({"max_retries": 1001}, "max_retries"),
+        ({"max_retries": True}, "max_retries"),
+        ({"timeout_s": "x"}, "timeout_s"),
+        ({"timeout_s": 0}, "timeout_s"),
+        ({"timeout_s": 1e300}, "timeout_s"),
+        ([], "changes"),
+        ("x", "changes"),
+        (None, "changes"),
+    ],
+)
+def test_bad_changes_name_the_field(connection: Connection, changes: Any, field: str) -> None:
+    job_id = create(connection, "send_email", "0 10 * * *")
+    with pytest.raises(psycopg.errors.InvalidParameterValue, match=f"^{field}: "):
+        connection.execute("select pgtick.edit_job(%s, %s)", [job_id, Jsonb(changes)])
+    assert connection.execute(
+        "select pgtick.edit_job(%s, %s)", [job_id, Jsonb({"max_retries": 1000, "timeout_s": 0.5})]
+    ).fetchone() == (True,)
+    assert connection.execute(
+        "select pgtick.edit_job(%s, %s)", [job_id, Jsonb({"max_retries": None, "timeout_s": None})]
+    ).fetchone() == (True,)
