@@ -7,9 +7,12 @@ threads, which would fight for the interpreter. One process per core does the Py
 from __future__ import annotations
 
 import os
+import socket
 import subprocess
 import sys
 from typing import Any, NoReturn
+
+from gunicorn import util  # type: ignore[import-untyped]
 
 from app.errors import MISCONFIGURED, SettingsError
 from app.settings import Settings
@@ -39,7 +42,11 @@ except SettingsError as error:
 
 
 def on_starting(server: object) -> None:
-    """gunicorn calls it before it listens: what cannot be served is refused once, not by each of its processes."""
+    """gunicorn calls it before it listens: what cannot be served is refused once, not by each of its processes.
+
+    Requests that will never reach the application are refused as it refuses others.
+    """
+    util.write_error = write_problem
     if faults := _settings.serving_faults():
         _refuse(faults)
     # Elsewhere: loaded here, before gevent has patched what it waits with, the driver would hold all greenlets up.
@@ -68,3 +75,13 @@ timeout = 60
 graceful_timeout = 30
 loglevel = "warning"
 control_socket_disable = True
+
+
+def write_problem(client: socket.socket, status: int, reason: str, detail: str) -> None:
+    """What gunicorn itself answers, to what is no request: a problem instead of a page."""
+    from app.api import problems  # only once gevent has patched what the driver of the database imports
+
+    answer = problems.response(status, detail or reason)
+    answer.headers["Connection"] = "close"
+    head = f"HTTP/1.1 {answer.status}\r\n{answer.headers}"
+    util.write_nonblock(client, head.encode("latin1") + answer.get_data())

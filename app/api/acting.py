@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from typing import Annotated, Any, Literal
 
 import msgspec
-from flask import Blueprint, Response, request
+from flask import Blueprint, Response
 from msgspec import Meta, Struct
 
 from app.api import auth, filters, problems, responses, structs
@@ -134,9 +134,7 @@ def create() -> Response:
 
 @blueprint.get("/operations")
 def index() -> Response:
-    for name in request.args:
-        if name not in ("limit", "user_id"):
-            raise problems.bad_parameter(name[:100], "there is no such parameter; there are limit, user_id")
+    filters.refuse_unknown("limit", "user_id")
     user_id = auth.user_to_list(filters.text_of("user_id"))
     limit = read_limit(filters.text_of("limit"))
     rows = current().pool.run(lambda c: operations.newest(c, user_id, limit))
@@ -171,9 +169,13 @@ def _wanted(asked: OperationPost) -> Wanted:
             allowed = ", ".join(ALLOWED[asked.action])
             faults.append(Fault(f"/filter/status/{place}", f"{asked.action} is for {allowed}, not {status[:40]}"))
     where: dict[str, Any] = {"statuses": statuses}
+    bounds: list[datetime] = []
     for name in ("start_time", "end_time"):
         if name in given and (at := _instant(given[name], f"/filter/{name}", faults)):
             where[name] = at.isoformat()
+            bounds.append(at)
+    if len(bounds) == 2 and bounds[0] >= bounds[1]:
+        faults.append(Fault("/filter/end_time", "must be later than start_time"))
     at = None
     if asked.action == "reschedule":
         at = None if asked.at is None else _instant(asked.at, "/at", faults)

@@ -38,7 +38,7 @@ _LOST_PLUS = re.compile(r"(.+[T ]\d\d:?\d\d.*) (\d\d:?\d\d)", re.ASCII)
 
 def read_listing(job_id: str | None = None) -> tuple[Filter, Position | None, int]:
     """What to list, from where, and how much; raises a problem that names the parameter at fault."""
-    _refuse_unknown()
+    refuse_unknown(*PARAMETERS)
     start, end = _time("start_time"), _time("end_time")
     if start and end and start >= end:
         raise bad_parameter("end_time", "must be later than start_time")
@@ -67,10 +67,11 @@ def read_flag(name: str) -> bool:
     return text == "true"
 
 
-def _refuse_unknown() -> None:
+def refuse_unknown(*known: str) -> None:
+    """Nothing but these."""
     for name in request.args:
-        if name not in PARAMETERS:
-            raise bad_parameter(name[:100], f"there is no such parameter; there are {', '.join(PARAMETERS)}")
+        if name not in known:
+            raise bad_parameter(name[:100], f"there is no such parameter; there are {', '.join(known)}")
 
 
 def text_of(name: str) -> str | None:

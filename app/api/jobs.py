@@ -57,10 +57,14 @@ def create() -> Response:
     if filters.read_flag("dry_run"):
         return responses.answer(responses.created_job(planned, clock.now_utc()) | {"job_id": None})
     created = services.writer.create(planned.job, key)
-    planned.job.job_id = created.job_ids[0]
-    headers = {"Location": f"/jobs/{planned.job.job_id}"}
+    headers = {"Location": f"/jobs/{created.job_ids[0]}"}
     if created.replayed:
         headers["Idempotent-Replayed"] = "true"
+        # As it was planned then, not as it would be now.
+        then = services.pool.run(lambda c: jobs.anchor(c, created.job_ids[0])) or created.at
+        first = plan(read, created.job_ids[0], auth.acting_user(), then, exists, check)
+        planned = first if isinstance(first, Planned) else planned
+    planned.job.job_id = created.job_ids[0]
     return responses.answer(responses.created_job(planned, created.at), 201, headers)
 
 

@@ -156,7 +156,7 @@ def _schema_faults(schema: dict[str, Any] | None) -> list[Fault]:
 
 
 def _task(task_id: str) -> dict[str, Any]:
-    for row in current().tasks.all(task_id):
+    for row in current().tasks.all(task_id) if _TASK_ID.fullmatch(task_id) else ():
         return _shown(row)
     raise problems.not_found("task")
 

@@ -7,10 +7,10 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import Annotated, Any, TypeVar
 
-from flask import Blueprint, Response, request
+from flask import Blueprint, Response
 from msgspec import Meta, Struct
 
-from app.api import auth, editing, parameters, problems, responses, structs
+from app.api import auth, editing, filters, parameters, problems, responses, structs
 from app.api.bodies import JSON, read_body
 from app.api.idempotency import read_key
 from app.api.jobs import known_id, whole_job
@@ -120,7 +120,8 @@ def backfill(job_id: str) -> Response:
 @blueprint.get("/jobs/<job_id>/next")
 def coming(job_id: str) -> Response:
     known = known_id(job_id)
-    text = request.args.get("n", "10")
+    filters.refuse_unknown("n")
+    text = filters.text_of("n") or "10"
     if not (text.isascii() and text.isdecimal() and len(text) < 4 and 1 <= int(text) <= MOST_RUNS):
         raise problems.bad_parameter("n", f"must be a whole number from 1 to {MOST_RUNS}")
     found = _run(lambda c: next_runs(c, known, int(text), clock.now_utc()))

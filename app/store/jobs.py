@@ -141,6 +141,12 @@ def created_at(connection: Connection, job_id: str) -> datetime | None:
     return row[0] if row else None
 
 
+def anchor(connection: Connection, job_id: str) -> datetime | None:
+    """What the intervals of a recurring job count from; None when it does not recur, or is no more."""
+    row = connection.execute("select anchor_at from pgtick.schedules where job_id = %s", [job_id]).fetchone()
+    return row[0] if row else None
+
+
 def owner(connection: Connection, job_id: str) -> str | None:
     """Whose job it is, or None if there is none."""
     row = connection.execute("select user_id from pgtick.jobs where job_id = %s", [job_id]).fetchone()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Iterable
@@ -41,7 +42,7 @@ class Tasks:
         self._lock = threading.Lock()
         self._known: dict[str, int] = {}
         self._schemas: dict[str, str] = {}
-        self._read_at = 0.0
+        self._read_at = -math.inf
 
     def missing(self, task_ids: Iterable[str]) -> set[str]:
         """Those of `task_ids` that nobody registered."""
@@ -64,7 +65,7 @@ class Tasks:
 
     def forget(self) -> None:
         """Have the next question answered by the database."""
-        self._read_at = 0.0
+        self._read_at = -math.inf
 
     def schema(self, task_id: str, *, newest: bool = False) -> str | None:
         """The JSON schema of a task's parameters; None where anything goes, or there is no such task."""

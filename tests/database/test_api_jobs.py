@@ -263,6 +263,19 @@ class TestIdempotency:
         assert again.headers["Location"] == first.headers["Location"]
         assert again.headers["Idempotent-Replayed"] == "true"
 
+    def test_the_first_answer_of_an_interval_has_its_times(self, api: Api) -> None:
+        first = api.post({"schedule": "@every 90s"}, **{"Idempotency-Key": "k"}).json
+        time.sleep(0.05)
+        assert api.post({"schedule": "@every 90s"}, **{"Idempotency-Key": "k"}).json == first
+
+    def test_a_blank_line_more_makes_no_other_batch(self, api: Api, connection: Connection) -> None:
+        line = b'{"task_id": "send_email"}\n'
+        for body in (line, line + b"  \n", b"\r\n" + line):
+            headers = {"Idempotency-Key": "k"}
+            answer = api.call("POST", "/jobs/batch", data=body, content_type="application/x-ndjson", headers=headers)
+            assert answer.status_code == 201
+        assert count(connection, "jobs") == 1
+
     def test_another_body_is_a_conflict(self, api: Api, connection: Connection) -> None:
         assert api.post({}, **{"Idempotency-Key": "k"}).status_code == 201
         assert api.post({"parameters": {"a": 1}}, **{"Idempotency-Key": "k"}).status_code == 409
@@ -446,3 +459,35 @@ class TestPartitions:
         )
         api.created()
         assert count(connection, "pending_executions") == 1
+
+
+@pytest.mark.parametrize("task_id", ["%00", "a%00b", "%20", "%0A"])
+def test_what_is_no_name_of_a_task_is_not_found(shared_api: Api, task_id: str) -> None:
+    assert shared_api.call("GET", f"/tasks/{task_id}").status_code == 404
+
+
+def test_what_goes_too_deep_in_a_batch_is_422_at_its_place(shared_api: Api) -> None:
+    deep = '{"task_id": "send_email", "parameters": ' + '{"a": ' * 5_000 + "1" + "}" * 5_001
+    body = f'[{{"task_id": "send_email"}}, {deep}]'
+    answer = shared_api.call("POST", "/jobs/batch", data=body, content_type="application/json")
+    assert answer.status_code == 422
+    assert answer.json is not None
+    assert [(fault["index"], fault["pointer"]) for fault in answer.json["errors"]] == [(1, "/1/parameters")]
+
+
+@pytest.mark.parametrize("query", ["m=1", "n=1&n=2", "n="])
+def test_the_next_runs_are_asked_for_by_n_alone(shared_api: Api, query: str) -> None:
+    job_id = shared_api.created(schedule="0 10 * * *")["job_id"]
+    assert shared_api.call("GET", f"/jobs/{job_id}/next?{query}").status_code == 400
+
+
+def test_an_operation_says_in_words_what_is_wrong(shared_api: Api) -> None:
+    day = {"start_time": "2026-01-02T00:00:00Z", "end_time": "2026-01-01T00:00:00Z"}
+    for wanted, pointer, rule in (
+        ({"status": "FAILED"}, "/filter/status", "must be a list"),
+        (day, "/filter/end_time", "must be later than start_time"),
+    ):
+        answer = shared_api.call("POST", "/operations", json={"action": "rerun", "filter": wanted, "dry_run": True})
+        assert answer.status_code == 422
+        assert answer.json is not None
+        assert answer.json["errors"] == [{"pointer": pointer, "detail": rule}]
