@@ -484,7 +484,7 @@ def test_the_next_runs_are_asked_for_by_n_alone(shared_api: Api, query: str) -> 
 def test_an_operation_says_in_words_what_is_wrong(shared_api: Api) -> None:
     day = {"start_time": "2026-01-02T00:00:00Z", "end_time": "2026-01-01T00:00:00Z"}
     for wanted, pointer, rule in (
-        ({"status": "FAILED"}, "/filter/status", "must be a list"),
+        ({"status": "FAILED"}, "/filter/status", "must be an array or null, not a string"),
         (day, "/filter/end_time", "must be later than start_time"),
     ):
         answer = shared_api.call("POST", "/operations", json={"action": "rerun", "filter": wanted, "dry_run": True})

@@ -22,12 +22,13 @@ def test_a_short_run_is_finished_and_recorded(fleet: Fleet) -> None:
 
 
 def test_long_runs_of_every_kind_are_handed_back_uncharged_and_start_elsewhere(fleet: Fleet) -> None:
-    worker = fleet.start(drain_s=1, kill_after_s=0.5)
+    fleet.register()
     jobs = [fleet.post(task, parameters={"seconds": 600}) for task in ("nap", "thread_nap", "child_nap")]
+    # Old: whoever looks only at what is newly due would miss them.
+    fleet.connection.execute("update pgtick.pending_executions set due_at = due_at - interval '10 min'")
+    worker = fleet.start(drain_s=1, kill_after_s=0.5)
     for job in jobs:
         fleet.until_started(job)
-    # Old by now: whoever looks only at what is newly due would miss them.
-    fleet.connection.execute("update pgtick.running_executions set due_at = due_at - interval '10 min'")
     other = fleet.start(sweep_s=60)
     worker.terminate()
     assert worker.wait() == 0
