@@ -3,6 +3,7 @@
 PY := .venv/bin/python
 # An installed PostgreSQL, 15 or newer, to test against besides the embedded one; empty if there is none.
 SYSTEM_PG = $(shell ls -d /usr/lib/postgresql/*/bin 2>/dev/null | sort -t/ -k5n | awk -F/ '$$5 >= 15' | tail -n 1)
+MAIN_TESTS = $(addprefix tests/database/test_,schema.py create_job.py outcomes.py)
 # Tests wait more than they compute: twice as many at once as there are cores here.
 PYTEST = $(PY) -m pytest --numprocesses=4 --dist=worksteal
 # Tests of real processes live in real time: what failed while others wanted the same cores is tried once more, alone.
@@ -32,16 +33,16 @@ else
 	$(call or_alone,$(PYTEST) -m "not slow" --ignore=tests/browser tests)
 ifneq ($(SYSTEM_PG),)
 	@echo "==> Main tests on $$(PG_BINDIR=$(SYSTEM_PG) $(PY) -m app.embedded)"
-	$(call or_alone,PG_BINDIR=$(SYSTEM_PG) $(PYTEST) $(addprefix tests/database/test_,schema.py create_job.py outcomes.py))
+	$(call or_alone,PG_BINDIR=$(SYSTEM_PG) $(PYTEST) $(MAIN_TESTS))
 endif
 endif
 
-test-slow: .venv/.stamp ## Run what takes minutes: slow tests, the dashboard in a browser, all database tests on an installed PostgreSQL
+test-slow: .venv/.stamp ## Run what takes minutes: slow tests, the dashboard in a browser, the other database tests on an installed PostgreSQL
 	$(call or_alone,$(PYTEST) -m slow tests)
 	$(call or_alone,$(PY) -m pytest tests/browser)
 ifneq ($(SYSTEM_PG),)
 	@echo "==> Database tests on $$(PG_BINDIR=$(SYSTEM_PG) $(PY) -m app.embedded)"
-	$(call or_alone,PG_BINDIR=$(SYSTEM_PG) $(PYTEST) tests/database)
+	$(call or_alone,PG_BINDIR=$(SYSTEM_PG) $(PYTEST) tests/database $(addprefix --ignore=,$(MAIN_TESTS) tests/database/test_contract.py))
 endif
 
 lint: .venv/.stamp ## Check style, formatting, types and the direction of imports

@@ -955,8 +955,12 @@ begin
         span.from_at := edge;
         made := made + 1;
     end loop;
-    -- What somebody has dropped or detached comes back. Where it cannot, that must not keep new ones from being made.
-    for gone in select m.* from pgtick.missing_partitions() m where m.parent = span.parent loop
+    -- What somebody has dropped or detached comes back: a day of it each time, what is nearest to now first. Where it
+    -- cannot, that must not keep new ones from being made.
+    for gone in
+        select m.* from pgtick.missing_partitions() m where m.parent = span.parent
+        order by abs(extract(epoch from m.from_at - now())) limit 24
+    loop
         begin
             perform pgtick.make_partition(gone.parent, gone.from_at, gone.until_at);
             made := made + 1;

@@ -129,7 +129,15 @@ def test_a_job_shows_its_newest_execution_that_matches(api: Api, rows: Rows) -> 
 def test_a_job_tells_how_its_newest_run_that_has_ended_did_end(api: Api, rows: Rows, connection: Connection) -> None:
     failing, daily, monthly, fresh = (rows.job(expression="* * * * *") for _ in range(4))
     single = rows.job()
-    connection.execute("select pgtick.ensure_partitions(since => now() - interval '40 days')")
+    for seconds in (-23 * HOUR, -30 * 24 * HOUR):
+        connection.execute(
+            "select pgtick.make_partition('finished_executions', hour, hour + interval '1 hour')"
+            " from date_bin('1 hour', %s, '2000-01-01Z') as hour",
+            [rows.at(seconds)],
+        )
+    connection.execute(
+        "update pgtick.partition_windows set from_at = from_at - interval '40 days' where parent = 'finished_executions'"
+    )
     connection.execute("update pgtick.jobs set created_at = now() - interval '40 days'")
     for minute in range(4):
         rows.finished(failing, minute * 60, "COMPLETED" if minute < 2 else "FAILED")
