@@ -136,7 +136,8 @@ def test_a_job_tells_how_its_newest_run_that_has_ended_did_end(api: Api, rows: R
             [rows.at(seconds)],
         )
     connection.execute(
-        "update pgtick.partition_windows set from_at = from_at - interval '40 days' where parent = 'finished_executions'"
+        "update pgtick.partition_windows set from_at = from_at - interval '40 days'"
+        " where parent = 'finished_executions'"
     )
     connection.execute("update pgtick.jobs set created_at = now() - interval '40 days'")
     for minute in range(4):
