@@ -160,7 +160,7 @@ class Local:
         say(f"Starting the API on {self.api} and a worker")
         since = connection.execute("select clock_timestamp()").fetchone()
         registered = "select from pgtick.workers where state = 'RUNNING' and started_at >= %s"
-        serve = ["gunicorn", "--config", "python:app.gunicorn_conf", "--no-control-socket", "app.wsgi:app"]
+        serve = ["gunicorn", "--config", "python:app.gunicorn_conf", "app.wsgi:app"]
         self.children.append(Child.start("API", *serve))
         self.children.append(Child.start("worker", "workers"))
         self._wait_until(self._is_healthy)

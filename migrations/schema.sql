@@ -1312,8 +1312,8 @@ declare
     name text := parent || to_char(from_at at time zone 'UTC', '_YYYYMMDD_HH24MI');
     lower_bound text := case parent when 'jobs' then pgtick.uuid7_floor(from_at)::text else to_char(from_at at time zone 'UTC', 'YYYY-MM-DD HH24:MI:SS"Z"') end;
     upper_bound text := case parent when 'jobs' then pgtick.uuid7_floor(until_at)::text else to_char(until_at at time zone 'UTC', 'YYYY-MM-DD HH24:MI:SS"Z"') end;
-    -- Rows leave pending partitions as fast as they come: vacuum by count, not by a share of a moving size.
     taker text;
+    -- Rows leave pending partitions as fast as they come: vacuum by count, not by a share of a moving size.
     storage text := case parent when 'pending_executions'
         then 'with (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 20000, autovacuum_vacuum_cost_delay = 0)' else '' end;
 begin

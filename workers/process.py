@@ -10,7 +10,6 @@ import signal
 import socket
 import time
 from datetime import datetime
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 import psycopg
@@ -20,6 +19,7 @@ from app.events import emit
 from app.settings import Settings
 from app.store import queries
 from app.store.connections import HOT_SETTINGS, is_retryable
+from app.version import installed_version
 from workers import health, metrics
 from workers.claimer import Claimer
 from workers.endpoints import Endpoints
@@ -180,7 +180,7 @@ class Worker:
             ),
             "task_keys": self.task_keys,
             "queues": list(self.settings.queues) or None,
-            "version": _version(),
+            "version": installed_version(),
         }
 
     def _assemble(self) -> None:
@@ -431,10 +431,3 @@ class Worker:
                 await self.reporter.store_stats()
             except Exception as error:
                 emit("stats_lost", error=error)
-
-
-def _version() -> str:
-    try:
-        return version("pgtick")
-    except PackageNotFoundError:
-        return "0"

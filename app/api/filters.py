@@ -75,6 +75,7 @@ def refuse_unknown(*known: str) -> None:
 
 
 def text_of(name: str) -> str | None:
+    """A parameter of the query; None where it was left out. Given twice, empty or too long, it is a 400."""
     values = request.args.getlist(name)
     if not values:
         return None

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 from http import HTTPStatus
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, NamedTuple, get_type_hints
 
@@ -18,6 +17,7 @@ from app.api.idempotency import HEADER
 from app.api.pagination import MAX_LIMIT
 from app.domain.execution import STATUSES
 from app.metrics import CONTENT_TYPE
+from app.version import installed_version
 
 JSON = "application/json"
 PROBLEM = "application/problem+json"
@@ -245,7 +245,7 @@ def document(app: Flask) -> dict[str, Any]:
         "openapi": "3.1.0",
         "info": {
             "title": "pgtick",
-            "version": _version(),
+            "version": installed_version(),
             "description": "A job scheduler on PostgreSQL. Times are RFC 3339 in UTC; errors are RFC 9457 problems.",
         },
         "tags": [{"name": group} for group in GROUPS],
@@ -302,10 +302,3 @@ def _answer(status: int, kind: Any, schemas: dict[int, Any]) -> dict[str, Any]:
     else:
         content = {JSON: {"schema": schemas[id(kind)]}}
     return {"description": HTTPStatus(status).phrase, "content": content}
-
-
-def _version() -> str:
-    try:
-        return version("pgtick")
-    except PackageNotFoundError:
-        return "0"

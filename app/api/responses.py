@@ -36,6 +36,7 @@ class _Finished(Response):
 
 
 def answer(body: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+    """A response of JSON."""
     encoded = _encode(body)
     made = _Finished(encoded, status, headers, mimetype="application/json")
     made.headers["Content-Length"] = str(len(encoded))
@@ -134,6 +135,7 @@ def seconds(at: datetime | None) -> str | None:
 
 
 def local(at: datetime | None, timezone: str) -> str | None:
+    """A time on the wall of a zone, with its offset."""
     return None if at is None else at.astimezone(zone(timezone)).isoformat()
 
 
@@ -150,4 +152,5 @@ def job_schedule(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def raw(text: str | None, default: bytes = b"null") -> Raw:
+    """JSON as the database has it, to be sent as it is."""
     return Raw(default if text is None else text.encode())

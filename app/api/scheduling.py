@@ -172,7 +172,7 @@ def _asked(post: JobPost) -> _Asked:
     if isinstance(post.schedule, Schedule):
         return _from_object(post, post.schedule)
     at = "/schedule"
-    text = None if post.schedule is None else post.schedule
+    text = post.schedule
     if text is None or text.strip().lower() == "now":
         return _Asked(NOW, None, post.timezone, at, "/timezone")
     if not text.strip():

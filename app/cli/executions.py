@@ -102,7 +102,7 @@ def cancel(settings: Settings, execution_id: str) -> None:
 def _shown(row: dict[str, Any]) -> dict[str, Any]:
     """Identifying members first, JSON as JSON."""
     shown = {"execution_id": str(ExecutionId(row["scheduled_at"], row["job_id"]))}
-    shown |= {name: value for name, value in row.items() if name not in ("task_key", "one_off")}
+    shown |= {name: value for name, value in row.items() if name != "task_key"}
     for name in ("errors", "result", "progress"):
         if isinstance(shown.get(name), str):
             shown[name] = json.loads(shown[name])

@@ -13,7 +13,6 @@ from urllib.parse import urlsplit
 from msgspec import Struct
 
 SECRET_PREFIX = "whsec_"
-METHODS = ("POST", "PUT", "PATCH", "GET", "DELETE")
 EXPECTED = ("2xx",)
 RETRIED = ("408", "425", "429", "5xx")
 OURS = (

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-from datetime import UTC, datetime
 
 UUID = re.compile(r"[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}", re.ASCII)
 _VARIANT = 0x8000_0000_0000_0000
@@ -33,8 +32,3 @@ def uuid7(now: float) -> str:
 def parse_uuid(text: str) -> str | None:
     """The id in lower case, or None when the text is no UUID in its usual form."""
     return text.lower() if UUID.fullmatch(text) else None
-
-
-def made_at(job_id: str) -> datetime:
-    """When a UUIDv7 was made, to the millisecond."""
-    return datetime.fromtimestamp(int(job_id.replace("-", "")[:12], 16) / 1000, UTC)

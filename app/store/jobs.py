@@ -162,6 +162,7 @@ def add_users(connection: Connection, user_ids: Sequence[str]) -> None:
 
 
 def get(connection: Connection, job_id: str) -> dict[str, Any] | None:
+    """A job with its schedule, as columns; None if there is none."""
     return connection.cursor(row_factory=dict_row).execute(_GET, [job_id]).fetchone()
 
 

@@ -240,6 +240,7 @@ def grids(connection: Connection, user_id: str | None, limit: int) -> list[tuple
 
 
 def next_runs(connection: Connection, limit: int) -> list[Row]:
+    """What starts next, of all users, the earliest first."""
     return _rows(connection, _NEXT, n=limit)
 
 
@@ -261,10 +262,12 @@ def tasks_last_hour(connection: Connection) -> dict[int, Row]:
 
 
 def queues(connection: Connection) -> list[Row]:
+    """The rows of pgtick.queue_status."""
     return _rows(connection, "select * from pgtick.queue_status order by queue")
 
 
 def workers(connection: Connection) -> list[Row]:
+    """The rows of pgtick.worker_status, 500 at most."""
     return _rows(connection, "select * from pgtick.worker_status order by state, name limit 500")
 
 
@@ -282,6 +285,7 @@ def running(connection: Connection, user_id: str | None, limit: int) -> list[Row
 
 
 def partitions(connection: Connection) -> list[Row]:
+    """Every partition: from when to when it is, its rows and bytes as estimated."""
     return _rows(connection, _PARTITIONS)
 
 
@@ -291,6 +295,7 @@ def old_snapshots(connection: Connection) -> list[Row]:
 
 
 def server(connection: Connection) -> Row:
+    """What PostgreSQL says of itself: version, start, size, connections."""
     return _rows(connection, _SERVER)[0]
 
 

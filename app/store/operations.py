@@ -72,11 +72,13 @@ def begin(connection: Connection, operation_id: int) -> None:
 
 
 def get(connection: Connection, operation_id: int) -> dict[str, Any] | None:
+    """An operation with how far it is; None if there is none."""
     query = f"select {_COLUMNS} from pgtick.operations where operation_id = %s"
     return connection.cursor(row_factory=dict_row).execute(query, [operation_id]).fetchone()
 
 
 def newest(connection: Connection, user_id: str | None, limit: int) -> list[dict[str, Any]]:
+    """The latest operations, of one user or of all."""
     query = f"""
         select {_COLUMNS} from pgtick.operations
         where %(user_id)s::text is null or user_id = %(user_id)s order by operation_id desc limit %(limit)s
@@ -85,6 +87,7 @@ def newest(connection: Connection, user_id: str | None, limit: int) -> list[dict
 
 
 def owner(connection: Connection, operation_id: int) -> str | None:
+    """Who asked for it; None if there is none."""
     row = get(connection, operation_id)
     return row["user_id"] if row else None
 

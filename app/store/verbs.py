@@ -63,14 +63,17 @@ def pause(connection: Connection, job_id: str, note: str | None) -> int:
 
 
 def resume(connection: Connection, job_id: str) -> bool:
+    """Whether it was paused. Its next run is the next on its grid."""
     return bool(_value(connection, "select pgtick.resume_job(%s)", job_id))
 
 
 def run_now(connection: Connection, job_id: str) -> str:
+    """The id of the execution that was made."""
     return str(_value(connection, "select pgtick.run_now(%s)", job_id))
 
 
 def skip(connection: Connection, job_id: str, at: datetime) -> str:
+    """The id of the execution that is SKIPPED now."""
     return str(_value(connection, "select pgtick.skip_run(%s, %s)", job_id, at))
 
 

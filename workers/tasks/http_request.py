@@ -14,7 +14,6 @@ import socket
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 from urllib.parse import urljoin, urlsplit
 
@@ -22,6 +21,7 @@ import aiohttp
 
 from app.domain.addresses import Network, is_allowed
 from app.domain.endpoint import Endpoint, signature, url_fault
+from app.version import installed_version
 from workers.context import Context, current
 from workers.signals import Rejected, Retry
 
@@ -140,7 +140,7 @@ def _our_headers(endpoint: Endpoint, context: Context, body: bytes) -> dict[str,
     return {
         "Content-Type": "application/json",
         "Accept-Encoding": "identity",
-        "User-Agent": f"pgtick/{_version()}",
+        "User-Agent": f"pgtick/{installed_version()}",
         "Idempotency-Key": context.execution_id,
         "Pgtick-Execution-Id": context.execution_id,
         "Pgtick-Job-Id": context.job_id,
@@ -209,10 +209,3 @@ def _as_text(value: Any) -> str:
 
 def _no_constant(name: str) -> None:
     raise ValueError(name)
-
-
-def _version() -> str:
-    try:
-        return version("pgtick")
-    except PackageNotFoundError:
-        return "0"

@@ -80,9 +80,9 @@ def steps(run: dict[str, Any]) -> list[dict[str, Any]]:
             {
                 "mood": "bad",
                 "title": f"Attempt {attempt} failed",
-                "at": _time(facts.get("at") or facts.get("finished_at")),
+                "at": _time(facts.get("at")),
                 "text": facts.get("error"),
-                "trace": facts.get("traceback") or facts.get("trace"),
+                "trace": facts.get("trace"),
                 "started_at": _time(facts.get("started_at")),
             }
         )
