@@ -238,6 +238,7 @@ class Reporter:
             await connection.execute("select pgtick.tell(%s, %s)", [channel.DUE, str(int(earliest * 1e6))])
 
     def _sort(self, batch: list[Report]) -> tuple[dict[str, list[Any]], ...]:
+        """The columns of each kind of outcome, in the order of their claims."""
         completed: dict[str, list[Any]] = {"claims": [], "started": [], "finished": [], "results": []}
         finished: dict[str, list[Any]] = {
             "claims": [],
@@ -250,7 +251,7 @@ class Reporter:
         retried: dict[str, list[Any]] = {"claims": [], "due": [], "errors": []}
         released: dict[str, list[Any]] = {"claims": []}
         snoozed: dict[str, list[Any]] = {"claims": [], "due": []}
-        for execution, outcome, at in batch:
+        for execution, outcome, at in sorted(batch, key=lambda report: report[0].claim_id):
             if isinstance(outcome, Completed):
                 completed["claims"].append(execution.claim_id)
                 completed["started"].append(execution.started_at)

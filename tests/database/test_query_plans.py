@@ -208,6 +208,35 @@ def test_a_report_reads_the_claims_it_ends(database: Database) -> None:
     assert reading.indexes("running_executions") == {"running_executions_pkey"}
 
 
+def test_a_report_and_a_renewal_read_their_claims_alone_though_statistics_know_of_none(
+    server: Server, template: str
+) -> None:
+    """As after a burst: the table was empty when it was analyzed, and large."""
+    insert = (
+        "insert into pgtick.running_executions (claim_id, job_id, scheduled_at, due_at, user_id, task_key, priority,"
+        " attempt, losses, suspect, worker_id, lease_expires_at)"
+        " select n, pgtick.uuid7(), now(), now(), 'u', 1, 2, 1, 0, false, 1, now() + interval '1 s'"
+        " from generate_series(1, 5000) as n"
+    )
+    hot = options(HOT_SETTINGS)
+    with server.database(template) as dsn, psycopg.connect(dsn, autocommit=True, options=hot) as worker:
+        worker.execute(insert)
+        worker.execute("delete from pgtick.running_executions")
+        worker.execute("analyze pgtick.running_executions")
+        worker.execute(insert)
+        claims = list(range(1, N + 1))
+        outcomes = {"claims": claims, "started": [0.0] * N, "finished": [0.0] * N, "results": [None] * N}
+        assert explain(worker, queries.complete, outcomes).rows == {"running_executions": N}
+        worker.execute(insert + " on conflict do nothing")
+        worker.execute("reset all")
+        second = timedelta(seconds=1)
+        facts = {"worker_id": 1, "name": "x", "state": "RUNNING", "running": 1, "capacity": 1, "pools": "{}"}
+        facts |= {"task_keys": [], "queues": None, "version": "0", "lease": 30 * second, "renew": second}
+        reading = explain(worker, queries.keep_alive, facts | {"blocked_s": None})
+        assert "running_executions_pkey" in reading.indexes("running_executions")
+        assert reading.rows["running_executions"] <= 3 * 5000, "once for each of its parts"
+
+
 def test_a_sweep_reads_the_earliest_of_each_priority(database: Database) -> None:
     reading = explain(database.worker, queries.overlooked, {"until": database.now, "task_keys": [1]})
     assert sum(reading.rows.values()) <= 1

@@ -1,12 +1,15 @@
 -- Ends claims for good as FAILED, CANCELLED or SKIPPED, keeping every error. Returns the claims that still stood.
 -- An execution with a time that is no time (put in by hand) is kept under the time it was due.
 with
-over as (
+gone as (
     delete from pgtick.running_executions r
-    using unnest(%(claims)s::int8[], %(statuses)s::text[], %(started)s::float8[], %(finished)s::float8[], %(errors)s::text[], %(charged)s::bool[])
-        as d (claim_id, status, started, finished, error, charged)
-    where r.claim_id = d.claim_id
-    returning r.*, d.status, d.started, d.finished, d.error, d.charged
+    where r.claim_id = any (%(claims)s::int8[])
+    returning r.*, width_bucket(r.claim_id, %(claims)s::int8[]) as n -- see complete.sql
+),
+over as materialized (
+    select g.*, (%(statuses)s::text[])[n] as status, (%(started)s::float8[])[n] as started, (%(finished)s::float8[])[n] as finished,
+           (%(errors)s::text[])[n] as error, (%(charged)s::bool[])[n] as charged
+    from gone g
 ),
 stored as (
     insert into pgtick.finished_executions (job_id, scheduled_at, user_id, task_key, status, attempt, due_at, started_at, finished_at,

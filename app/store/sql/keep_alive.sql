@@ -10,8 +10,7 @@ aged as materialized (
 kept as (
     update pgtick.running_executions r
     set lease_expires_at = clock_timestamp() + %(lease)s
-    from aged
-    where r.claim_id = aged.claim_id
+    where r.claim_id = any (array(select claim_id from aged))
 ),
 here as materialized (
     select worker_id from pgtick.workers where worker_id = %(worker_id)s for update skip locked

@@ -11,8 +11,7 @@ expired as materialized (
 ),
 lost as (
     delete from pgtick.running_executions r
-    using expired
-    where r.claim_id = expired.claim_id and r.lease_expires_at < clock_timestamp()
+    where r.claim_id = any (array(select claim_id from expired)) and r.lease_expires_at < clock_timestamp()
     returning r.*
 ),
 judged as (

@@ -1,11 +1,13 @@
 -- Sends failed attempts back to wait for their next one, unless they were cancelled meanwhile. Returns the claims that
 -- still stood.
 with
-over as (
+gone as (
     delete from pgtick.running_executions r
-    using unnest(%(claims)s::int8[], %(due)s::float8[], %(errors)s::text[]) as d (claim_id, due, error)
-    where r.claim_id = d.claim_id
-    returning r.*, d.due, d.error
+    where r.claim_id = any (%(claims)s::int8[])
+    returning r.*, width_bucket(r.claim_id, %(claims)s::int8[]) as n -- see complete.sql
+),
+over as materialized (
+    select g.*, (%(due)s::float8[])[n] as due, (%(errors)s::text[])[n] as error from gone g
 ),
 waiting as (
     insert into pgtick.pending_executions (job_id, scheduled_at, due_at, user_id, task_key, priority, attempt, losses, suspect, overlap,

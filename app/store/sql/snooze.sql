@@ -1,11 +1,13 @@
 -- Hands claims back whose task said that it is too early: due again later, and no attempt is charged. Returns those that
 -- still stood, with their job where their end was awaited.
 with
-over as (
+gone as (
     delete from pgtick.running_executions r
-    using unnest(%(claims)s::int8[], %(due)s::float8[]) as d (claim_id, due)
-    where r.claim_id = d.claim_id
-    returning r.*, d.due
+    where r.claim_id = any (%(claims)s::int8[])
+    returning r.*, width_bucket(r.claim_id, %(claims)s::int8[]) as n -- see complete.sql
+),
+over as materialized (
+    select g.*, (%(due)s::float8[])[n] as due from gone g
 ),
 waiting as (
     insert into pgtick.pending_executions (job_id, scheduled_at, due_at, user_id, task_key, priority, attempt, losses, suspect, overlap, origin, errors)
