@@ -42,7 +42,7 @@ test-slow: .venv/.stamp ## Run what takes minutes: slow tests, the dashboard in 
 	$(call or_alone,$(PY) -m pytest tests/browser)
 ifneq ($(SYSTEM_PG),)
 	@echo "==> Database tests on $$(PG_BINDIR=$(SYSTEM_PG) $(PY) -m app.embedded)"
-	$(call or_alone,PG_BINDIR=$(SYSTEM_PG) $(PYTEST) tests/database $(addprefix --ignore=,$(MAIN_TESTS) tests/database/test_contract.py))
+	$(call or_alone,PG_BINDIR=$(SYSTEM_PG) $(PYTEST) tests/database $(addprefix --ignore=,$(MAIN_TESTS) $(addprefix tests/database/test_,contract.py dashboard.py)))
 endif
 
 lint: .venv/.stamp ## Check style, formatting, types and the direction of imports
