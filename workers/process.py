@@ -260,7 +260,9 @@ class Worker:
 
     async def _claim(self) -> float:
         # While nobody keeps leases, whatever is claimed goes to others in the middle of its run.
-        return self.settings.poll_s if self.leases.lapsed else await self.claimer.tick()
+        if self.leases.lapsed:
+            return self.settings.poll_s
+        return self.settings.report_s if self.reporter.behind else await self.claimer.tick()
 
     # ── what the loops tell each other ───────────────────────────────────────────────────────────────────────────────
 

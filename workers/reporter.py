@@ -24,6 +24,8 @@ STATS_PAUSE_S = 10.0
 HELD_PAUSE_S = 1.0
 """Pause between tries to report on rows that somebody else has locked."""
 
+MOST_WAITING = 10_000
+"""Outcomes in memory: a server that writes slower than workers run must not fill it."""
 PROGRESS_PAUSE_S = 1.0
 """How often what executions say of their progress is stored."""
 
@@ -70,6 +72,11 @@ class Reporter:
     @property
     def backlog(self) -> int:
         return len(self._queue) + len(self._held)
+
+    @property
+    def behind(self) -> bool:
+        """Whether so much waits to be written that no more should be begun; what somebody has locked does not count."""
+        return len(self._queue) > MOST_WAITING
 
     def add(self, execution: Execution, outcome: Outcome) -> None:
         """Takes an outcome in; a full batch is written at once."""
