@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import Any
 
-from flask import Response, request
+from flask import Response, request, url_for
 from werkzeug.wrappers import Response as AnyResponse
 
 from app.dashboard import acts, backend, formats, listings, session
@@ -115,6 +115,24 @@ def _time(value: Any) -> str | None:
     except ValueError:
         return None
     return None if at is None or at.tzinfo is None else at.isoformat()
+
+
+@blueprint.route("/ui/executions/<execution_id>/<any(cancel, rerun):verb>", methods=["GET", "POST"])
+def act_on_execution(execution_id: str, verb: str) -> AnyResponse:
+    found = backend.get(f"/executions/{execution_id}")
+    act = acts.named(acts.of_execution(found), verb)
+    if request.method == "POST":
+        done = act.do(found, dict(request.form))
+        return go("execution", execution_id=done.execution_id or execution_id, said=done.said)
+    back = url_for("dashboard.execution", execution_id=execution_id)
+    facts = [
+        ("Execution", execution_id),
+        ("Task", found["task_id"]),
+        ("User", found["user_id"]),
+        ("Status", found["status"]),
+        ("Scheduled", formats.when(found["scheduled_at"], exact=True)),
+    ]
+    return page("confirm.html", act=act, facts=facts, back=back)
 
 
 @blueprint.get("/ui/find")

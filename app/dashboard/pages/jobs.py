@@ -150,21 +150,3 @@ def act_on_job(job_id: str, verb: str) -> AnyResponse:
 
 def _last(job: dict[str, Any]) -> tuple[str, Markup]:
     return job["last_status"].lower(), formats.when(job["last_run_at"])
-
-
-@blueprint.route("/ui/executions/<execution_id>/<any(cancel, rerun):verb>", methods=["GET", "POST"])
-def act_on_execution(execution_id: str, verb: str) -> AnyResponse:
-    found = backend.get(f"/executions/{execution_id}")
-    act = acts.named(acts.of_execution(found), verb)
-    if request.method == "POST":
-        done = act.do(found, dict(request.form))
-        return go("execution", execution_id=done.execution_id or execution_id, said=done.said)
-    back = url_for("dashboard.execution", execution_id=execution_id)
-    facts = [
-        ("Execution", execution_id),
-        ("Task", found["task_id"]),
-        ("User", found["user_id"]),
-        ("Status", found["status"]),
-        ("Scheduled", formats.when(found["scheduled_at"], exact=True)),
-    ]
-    return page("confirm.html", act=act, facts=facts, back=back)
