@@ -197,6 +197,7 @@ class Claimer:
     async def _claim(self, places: Slots, scan: Scan, wanted: int) -> int:
         now = self._clock.now()
         started = time.monotonic()
+        tasks = places.tasks  # as they are now: others may be known by the time of the answer
         # Behind a backlog what is due right now must not starve: every other claim takes the fresh ones first.
         scan.fresh_first = scan.backlog and not scan.fresh_first
         if started - scan.looked_back_at >= self._settings.poll_s:
@@ -213,7 +214,7 @@ class Claimer:
         self._unanswered = range(self._last_claim + 1, self._last_claim + wanted + 1)
         facts = {
             "until": until.isoformat(),
-            "task_keys": arrays.plain(places.task_keys),
+            "task_keys": arrays.plain(list(tasks)),
             "worker_id": self._worker_id,
             "lease": f"{self._settings.lease_s} s",
             "few": FEW,
@@ -243,7 +244,7 @@ class Claimer:
         scan.held_back = len(mine) < len(rows) and self._keep_out(rows) and full
         if mine:
             lease_s = self._settings.lease_s
-            self._take([Execution(row, places.tasks[row[TASK_KEY]], now, lease_s) for row in mine])
+            self._take([Execution(row, tasks[row[TASK_KEY]], now, lease_s) for row in mine])
         # After the fresh ones, the backlog's turn comes at once.
         return wanted if scan.fresh_first else len(rows)
 

@@ -11,6 +11,7 @@ import pytest
 from tests.support import roles
 from tests.support.databases import Server
 from tests.support.working import Bench
+from workers.claimer import Claimer
 from workers.registry import Task
 
 Connection = psycopg.Connection[Any]
@@ -95,3 +96,19 @@ def test_behind_a_backlog_of_several_hours_what_is_due_now_does_not_starve(
     wait(connection, timedelta(seconds=1), 5)
     found = bench.claim(10, ticks=2)
     assert sum(bench.clock.time - each.due_at < 2 for each in found) == 5
+
+
+def test_what_a_claim_took_runs_though_its_task_went_out_of_sight_meanwhile(
+    bench: Bench, connection: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As when an HTTP task is deleted while the claim is under way."""
+    look = Claimer._look
+
+    async def look_and_forget(self: Claimer, *arguments: Any) -> list[Any]:
+        rows = await look(self, *arguments)
+        self._slots[0].know({})
+        return rows
+
+    monkeypatch.setattr(Claimer, "_look", look_and_forget)
+    wait(connection, timedelta(seconds=1), 2)
+    assert len(bench.claim()) == 2
