@@ -253,10 +253,17 @@ class Worker:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self.stop)
         self._keeping = loop.create_task(self.leases.run(), name="leases")
-        await self.leases.kept.wait()
+        await self._until_leases_are_kept()
         self._running = {name: loop.create_task(each.run(), name=name) for name, each in self.loops.items()}
         self._minder = loop.create_task(self._mind(), name="minder")
         self._minder.add_done_callback(self._on_minder_ended)
+
+    async def _until_leases_are_kept(self) -> None:
+        """Or until it is told to stop: where the server has no connection left for them, that may be first."""
+        either = [asyncio.create_task(event.wait()) for event in (self.leases.kept, self._stop_asked)]
+        await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+        for each in either:
+            each.cancel()
 
     async def _claim(self) -> float:
         # While nobody keeps leases, whatever is claimed goes to others in the middle of its run.

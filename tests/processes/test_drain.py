@@ -83,3 +83,12 @@ def test_a_drain_can_be_asked_for_in_the_database(fleet: Fleet) -> None:
     fleet.connection.execute("update pgtick.workers set drain_requested_at = now()")
     assert worker.wait(20) == 0
     assert fleet.status(job) == "COMPLETED", "asked for in every heartbeat, but not a second time"
+
+
+def test_a_worker_that_does_not_get_to_keep_leases_ends_when_it_is_told_to(fleet: Fleet) -> None:
+    worker = fleet.launch(tasks="tests.support.tasks,tests.support.keep_nothing")
+    eventually(lambda: "no lease is kept" in worker.log())
+    job = fleet.post("quick")
+    worker.terminate()
+    assert worker.wait(15) == 0
+    assert fleet.status(job) == "PENDING"
