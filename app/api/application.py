@@ -5,7 +5,7 @@ from __future__ import annotations
 from flask import Flask
 from werkzeug.routing import BaseConverter
 
-from app.api import acting, auth, executions, health, jobs, metrics, openapi, problems, schedules, tasks, verbs
+from app.api import auth, executions, health, jobs, metrics, openapi, operations, problems, schedules, tasks, verbs
 from app.api.services import EXTENSION, Services
 from app.settings import Settings
 
@@ -27,7 +27,7 @@ def create_app(settings: Settings | None = None) -> Flask:
     app.extensions[EXTENSION] = Services.make(settings)
     problems.install(app)
     auth.install(app, settings)
-    for module in (jobs, verbs, schedules, executions, acting, tasks, health, metrics):
+    for module in (jobs, verbs, schedules, executions, operations, tasks, health, metrics):
         app.register_blueprint(module.blueprint)
     app.register_blueprint(openapi.blueprint)
     app.register_blueprint(openapi.pages)

@@ -6,6 +6,9 @@ user's jobs alone, whatever the route: addresses with somebody else's job in the
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import TypeVar
+
 from flask import Flask, g, request
 
 from app.api import problems
@@ -16,8 +19,11 @@ from app.domain.execution import ExecutionId
 from app.domain.ids import parse_uuid
 from app.errors import SettingsError
 from app.settings import Settings
-from app.store import jobs, operations
+from app.store import jobs, operations, verbs
+from app.store.pool import Connection
 from app.store.tokens import ADMIN, OPERATOR, ROLES, Identity
+
+T = TypeVar("T")
 
 OPEN = frozenset({"health.show", "openapi.show", "docs.show_page", "docs.style"})
 """Endpoints that need no token."""
@@ -61,6 +67,17 @@ def acting_user() -> str:
     """Whose the jobs are that this request makes without saying whose."""
     who = identity()
     return current().settings.default_user if who is None else who.user_id
+
+
+def act(work: Callable[[Connection], T]) -> T:
+    """What `work` does to the database, in one transaction and in the name of whom this request comes from."""
+    user_id = acting_user()
+
+    def run(connection: Connection) -> T:
+        with verbs.acting(connection, user_id):
+            return work(connection)
+
+    return current().pool.run(run)
 
 
 def user_to_list(wanted: str | None) -> str | None:

@@ -1,4 +1,4 @@
-"""/executions: what happened and what is about to, one item per execution."""
+"""/executions: what happened and what is about to, one item per execution; cancelling one, and running one again."""
 
 from __future__ import annotations
 
@@ -6,12 +6,15 @@ from datetime import datetime
 
 from flask import Blueprint, Response
 
-from app.api import filters, pagination, problems, responses
+from app.api import auth, filters, pagination, problems, responses
+from app.api.idempotency import made_at, read_key
+from app.api.problems import Problem
 from app.api.services import current
 from app.clock import clock
-from app.domain.execution import ExecutionId
+from app.domain.execution import CANCELLED, FINAL, IN_PROGRESS, ExecutionId
 from app.domain.ids import parse_uuid
-from app.store import executions, jobs
+from app.store import executions, jobs, verbs
+from app.store.idempotency import once
 from app.store.job_search import BEFORE_CREATION
 from app.store.pool import Connection
 from app.store.search import Position, Row, Search
@@ -35,11 +38,43 @@ def of_job(job_id: str) -> Response:
 
 @blueprint.get("/executions/<execution_id>")
 def show(execution_id: str) -> Response:
-    known = ExecutionId.parse(execution_id)
-    row = known and current().pool.run(lambda c: executions.get(c, known))
-    if not row:
+    return responses.answer(responses.execution(_row(_known(execution_id))))
+
+
+@blueprint.post("/executions/<execution_id>/cancel")
+def cancel(execution_id: str) -> Response:
+    known = _known(execution_id)
+    status = auth.act(lambda c: verbs.cancel_execution(c, known))
+    if status is None:
         raise problems.not_found("execution")
-    return responses.answer(responses.execution(row))
+    if status not in (CANCELLED, IN_PROGRESS):
+        raise Problem(409, f"the execution is over: {status}")
+    # One that runs is told to stop, and ends when its worker has stopped it.
+    return responses.answer(responses.execution(_row(known)), 202 if status == IN_PROGRESS else 200)
+
+
+@blueprint.post("/executions/<execution_id>/rerun")
+def rerun(execution_id: str) -> Response:
+    known = _known(execution_id)
+    key = read_key(auth.acting_user(), b"{}")
+    if (status := _row(known)["status"]) not in FINAL:
+        raise Problem(409, f"the execution is not over: {status}")
+    made, replayed = auth.act(lambda c: once(c, key, lambda: verbs.rerun(c, known)))
+    return responses.answer(responses.execution(_row(_known(made))), 201, made_at(f"/executions/{made}", replayed))
+
+
+def _known(execution_id: str) -> ExecutionId:
+    known = ExecutionId.parse(execution_id)
+    if known is None:
+        raise problems.not_found("execution")
+    return known
+
+
+def _row(known: ExecutionId) -> Row:
+    row = current().pool.run(lambda c: executions.get(c, known))
+    if row is None:
+        raise problems.not_found("execution")
+    return row
 
 
 def _page(job_id: str | None, since: datetime | None = None) -> Response:

@@ -23,3 +23,8 @@ def read_key(user_id: str, body: bytes) -> Key | None:
     if not _KEY.fullmatch(key):
         raise Problem(400, f"{HEADER} must be 1 to 255 visible ASCII characters without blanks")
     return Key(user_id, key, hashlib.sha256(request.path.encode() + b"\n" + canonical(body)).digest())
+
+
+def made_at(location: str, replayed: bool) -> dict[str, str]:
+    """The headers of an answer to a creating request: where what it made is, and whether an earlier one made it."""
+    return {"Location": location, "Idempotent-Replayed": "true"} if replayed else {"Location": location}

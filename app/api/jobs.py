@@ -11,7 +11,7 @@ from flask import Blueprint, Response, request
 
 from app.api import auth, filters, pagination, parameters, problems, requests, responses
 from app.api.bodies import JSON, NDJSON, read_body
-from app.api.idempotency import read_key
+from app.api.idempotency import made_at, read_key
 from app.api.json_checks import Malformed
 from app.api.problems import Problem
 from app.api.scheduling import Planned, plan
@@ -22,7 +22,7 @@ from app.domain.trace import read_trace
 from app.schedule import horizon
 from app.schedule.errors import ScheduleError, ScheduleErrors
 from app.schedule.policies import Policies
-from app.store import job_search, jobs, last_runs
+from app.store import job_search, jobs, last_runs, verbs
 from app.store.job_search import BEFORE_CREATION
 from app.store.last_runs import LastRun
 from app.store.pool import Connection
@@ -57,15 +57,15 @@ def create() -> Response:
     if filters.read_flag("dry_run"):
         return responses.answer(responses.created_job(planned, clock.now_utc()) | {"job_id": None})
     created = services.writer.create(planned.job, key)
-    headers = {"Location": f"/jobs/{created.job_ids[0]}"}
     if created.replayed:
-        headers["Idempotent-Replayed"] = "true"
         # As it was planned then, not as it would be now.
         then = services.pool.run(lambda c: jobs.anchor(c, created.job_ids[0])) or created.at
         first = plan(read, created.job_ids[0], auth.acting_user(), then, exists, check)
         planned = first if isinstance(first, Planned) else planned
     planned.job.job_id = created.job_ids[0]
-    return responses.answer(responses.created_job(planned, created.at), 201, headers)
+    return responses.answer(
+        responses.created_job(planned, created.at), 201, made_at(f"/jobs/{created.job_ids[0]}", created.replayed)
+    )
 
 
 @blueprint.post("/jobs/batch")
@@ -136,7 +136,7 @@ def show(job_id: str) -> Response:
 @blueprint.delete("/jobs/<job_id>")
 def cancel(job_id: str) -> Response:
     known = known_id(job_id)
-    if current().pool.run(lambda c: jobs.cancel(c, known)) is None:
+    if auth.act(lambda c: verbs.cancel(c, known)) is None:
         raise problems.not_found("job")
     return responses.answer(whole_job(known))
 

@@ -17,6 +17,7 @@ from app.events import emit
 from app.store.connections import is_retryable
 from app.store.idempotency import KeyConflict
 from app.store.pool import NoSchema, Unavailable
+from app.store.verbs import Refused
 
 MIMETYPE = "application/problem+json"
 RETRY_AFTER_S = 2
@@ -80,6 +81,9 @@ def _answer(error: Exception) -> Response:
         return _http(error)
     if isinstance(error, KeyConflict):
         return response(409, str(error))
+    if isinstance(error, Refused):
+        faults = {"errors": [Fault(f"/{error.field}", error.rule)._asdict()]} if error.status == 422 else {}
+        return response(error.status, error.rule, **faults)
     if isinstance(error, UnknownTask):
         return response(422, str(error), errors=[{"pointer": "/task_id", "detail": str(error)}])
     if isinstance(error, Unavailable) or (isinstance(error, psycopg.Error) and is_retryable(error)):

@@ -107,7 +107,7 @@ def put(task_id: str) -> Response:
         parameters_schema=asked.parameters_schema,
     )
     try:
-        is_new, secret = current().pool.run(lambda c: store.put(c, task))
+        is_new, secret = auth.act(lambda c: store.put(c, task))
     except IsPython as error:
         raise Problem(409, str(error)) from None
     current().tasks.forget()

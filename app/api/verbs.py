@@ -12,7 +12,7 @@ from msgspec import Meta, Struct
 
 from app.api import auth, editing, filters, parameters, problems, responses, structs
 from app.api.bodies import JSON, read_body
-from app.api.idempotency import read_key
+from app.api.idempotency import made_at, read_key
 from app.api.jobs import known_id, whole_job
 from app.api.json_checks import Malformed
 from app.api.problems import Fault, Problem
@@ -66,7 +66,7 @@ def edit(job_id: str) -> Response:
     _, body = read_body(JSON)
     check = partial(parameters.faults, current().tasks)
     try:
-        changed = _run(lambda c: editing.edit(c, known, body, clock.now_utc(), check))
+        changed = _act(lambda c: editing.edit(c, known, body, clock.now_utc(), check))
     except Malformed as error:
         raise Problem(400, f"the body is not JSON: {error}") from None
     if isinstance(changed, list):
@@ -77,14 +77,14 @@ def edit(job_id: str) -> Response:
 @blueprint.post("/jobs/<job_id>/pause")
 def pause(job_id: str) -> Response:
     known, asked = known_id(job_id), structs.read(Pause, empty=True)[0]
-    taken_back = _run(lambda c: verbs.pause(c, known, asked.note))
+    taken_back = _act(lambda c: verbs.pause(c, known, asked.note))
     return responses.answer(whole_job(known) | {"taken_back": taken_back})
 
 
 @blueprint.post("/jobs/<job_id>/resume")
 def resume(job_id: str) -> Response:
     known = known_id(job_id)
-    resumed = _run(lambda c: verbs.resume(c, known))
+    resumed = _act(lambda c: verbs.resume(c, known))
     return responses.answer(whole_job(known) | {"changed": resumed})
 
 
@@ -92,16 +92,15 @@ def resume(job_id: str) -> Response:
 def run(job_id: str) -> Response:
     known = known_id(job_id)
     key = read_key(auth.acting_user(), b"{}")
-    made, replayed = _run(lambda c: once(c, key, lambda: verbs.run_now(c, known)))
-    headers = {"Location": f"/executions/{made}"} | ({"Idempotent-Replayed": "true"} if replayed else {})
-    return responses.answer({"job_id": known, "execution_id": made}, 202, headers)
+    made, replayed = _act(lambda c: once(c, key, lambda: verbs.run_now(c, known)))
+    return responses.answer({"job_id": known, "execution_id": made}, 202, made_at(f"/executions/{made}", replayed))
 
 
 @blueprint.post("/jobs/<job_id>/skip")
 def skip(job_id: str) -> Response:
     known, asked = known_id(job_id), structs.read(Skip, empty=True)[0]
     at = None if asked.scheduled_at is None else _instant(asked.scheduled_at, "scheduled_at")
-    skipped = _run(lambda c: skip_run(c, known, at, clock.now_utc()))
+    skipped = _act(lambda c: skip_run(c, known, at, clock.now_utc()))
     return responses.answer({"job_id": known, "execution_id": skipped, "status": "SKIPPED"})
 
 
@@ -109,10 +108,10 @@ def skip(job_id: str) -> Response:
 def backfill(job_id: str) -> Response:
     known, asked = known_id(job_id), structs.read(Backfill, empty=True)[0]
     start, end = _instant(asked.start, "start"), _instant(asked.end, "end")
-    answer = _run(lambda c: backfill_runs(c, known, start, end, True, clock.now_utc()))
+    answer = _act(lambda c: backfill_runs(c, known, start, end, True, clock.now_utc()))
     if not asked.dry_run and answer["occurrences"]:
         current().pool.run(lambda c: verbs.make_history(c, start))
-        answer = _run(lambda c: backfill_runs(c, known, start, end, False, clock.now_utc()))
+        answer = _act(lambda c: backfill_runs(c, known, start, end, False, clock.now_utc()))
     answer["dry_run"] = asked.dry_run
     return responses.answer({"job_id": known, **answer}, 200 if asked.dry_run else 202)
 
@@ -124,7 +123,7 @@ def coming(job_id: str) -> Response:
     text = filters.text_of("n") or "10"
     if not (text.isascii() and text.isdecimal() and len(text) < 4 and 1 <= int(text) <= MOST_RUNS):
         raise problems.bad_parameter("n", f"must be a whole number from 1 to {MOST_RUNS}")
-    found = _run(lambda c: next_runs(c, known, int(text), clock.now_utc()))
+    found = _act(lambda c: next_runs(c, known, int(text), clock.now_utc()))
     return responses.answer({"job_id": known, **found})
 
 
@@ -226,21 +225,9 @@ def _recurring(connection: Connection, job_id: str, instead: str) -> dict[str, A
     return row
 
 
-def _run(work: Callable[[Connection], R]) -> R:
-    user_id = auth.acting_user()
-
-    def act(connection: Connection) -> R:
-        with verbs.acting(connection, user_id):
-            return work(connection)
-
+def _act(work: Callable[[Connection], R]) -> R:
     try:
-        return current().pool.run(act)
-    except verbs.Refused as error:
-        if error.status == 404:
-            raise problems.not_found("job") from None
-        if error.status == 409:
-            raise Problem(409, error.rule) from None
-        raise problems.invalid([Fault(f"/{error.field}", error.rule)]) from None
+        return auth.act(work)
     except (ScheduleError, ScheduleErrors) as error:
         raise Problem(409, f"the job's own schedule is broken: {error}") from None
 

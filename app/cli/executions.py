@@ -15,7 +15,7 @@ from app.cli.output import json_option, show, show_one
 from app.domain.execution import ExecutionId
 from app.settings import Settings
 from app.store import executions as store
-from app.store import verbs
+from app.store import monitoring, verbs
 from app.store.connections import connect
 from app.store.search import Search
 from app.store.users import Users
@@ -57,10 +57,10 @@ def show_(settings: Settings, execution_id: str, as_json: bool) -> None:
     known = _known(execution_id)
     with connect(settings.database_url) as connection:
         row = store.get(connection, known)
-        said = connection.execute("select pgtick.explain(%s)", [execution_id]).fetchone()
+        said = monitoring.explain(connection, execution_id)
     if row is None:
         _missing(execution_id)
-    show_one(_shown(row) | {"explanation": said and said[0]}, as_json)
+    show_one(_shown(row) | {"explanation": said}, as_json)
 
 
 @executions.command()
@@ -69,13 +69,8 @@ def show_(settings: Settings, execution_id: str, as_json: bool) -> None:
 def retry(settings: Settings, execution_id: str) -> None:
     """Run one that is over once more; prints the id of the new one."""
     known = _known(execution_id)
-    with (
-        connect(settings.database_url) as connection,
-        verbs.refusals(),
-        verbs.acting(connection, getpass.getuser()),
-    ):
-        row = connection.execute("select pgtick.rerun(%s, %s)", [known.job_id, known.scheduled_at]).fetchone()
-    click.echo(row and row[0])
+    with connect(settings.database_url) as connection, verbs.acting(connection, getpass.getuser()):
+        click.echo(verbs.rerun(connection, known))
 
 
 @executions.command()
@@ -84,14 +79,8 @@ def retry(settings: Settings, execution_id: str) -> None:
 def cancel(settings: Settings, execution_id: str) -> None:
     """Cancel one; if it runs, its worker is told to stop it."""
     known = _known(execution_id)
-    with connect(settings.database_url) as connection:
-        try:
-            with verbs.refusals(), verbs.acting(connection, getpass.getuser()):
-                query = "select pgtick.cancel_execution(%s, %s)"
-                row = connection.execute(query, [known.job_id, known.scheduled_at]).fetchone()
-        except verbs.Refused as error:
-            raise click.ClickException(error.rule) from None
-    status = row and row[0]
+    with connect(settings.database_url) as connection, verbs.acting(connection, getpass.getuser()):
+        status = verbs.cancel_execution(connection, known)
     if status is None:
         _missing(execution_id)
     click.echo("it is being stopped" if status == "IN_PROGRESS" else f"it is {status}")

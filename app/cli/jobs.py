@@ -17,7 +17,7 @@ import click
 from app.cli.listing import filter_of, filter_options
 from app.cli.output import json_option, show, show_one
 from app.settings import Settings
-from app.store import job_search, verbs
+from app.store import job_search, monitoring, verbs
 from app.store import jobs as store
 from app.store.connections import connect
 from app.store.pool import Connection
@@ -95,10 +95,10 @@ def show_(settings: Settings, job_id: object, as_json: bool) -> None:
     """Show one job, and in a sentence how it stands."""
     with connect(settings.database_url) as connection:
         row = store.get(connection, str(job_id))
-        said = connection.execute("select pgtick.explain(%s)", [str(job_id)]).fetchone()
+        said = monitoring.explain(connection, str(job_id))
     if row is None:
         _missing(job_id)
-    show_one(row | {"parameters": json.loads(row["parameters"]), "explanation": said and said[0]}, as_json)
+    show_one(row | {"parameters": json.loads(row["parameters"]), "explanation": said}, as_json)
 
 
 @jobs.command()
@@ -107,7 +107,7 @@ def show_(settings: Settings, job_id: object, as_json: bool) -> None:
 def cancel(settings: Settings, job_id: object) -> None:
     """Cancel what has not started, for good; what runs goes on."""
     with _acting(settings) as (connection, _):
-        cancelled = store.cancel(connection, str(job_id))
+        cancelled = verbs.cancel(connection, str(job_id))
     if cancelled is None:
         _missing(job_id)
     click.echo("cancelled" if cancelled else "there was nothing left to cancel")
@@ -244,7 +244,6 @@ def show_runs(found: dict[str, Any]) -> None:
 def _acting(settings: Settings) -> Iterator[tuple[Connection, datetime]]:
     """A transaction in the name of whoever sits here, and the database's time."""
     with connect(settings.database_url) as connection, verbs.acting(connection, getpass.getuser()):
-        connection.execute("set local timezone = 'UTC'")
         row = connection.execute("select now()").fetchone()
         assert row is not None
         yield connection, row[0]

@@ -66,13 +66,8 @@ def list_(settings: Settings, every: bool, as_json: bool) -> None:
 @click.pass_obj
 def drain(settings: Settings, worker: str) -> None:
     """Have a worker (id or name), or all of a host, finish what they run and end."""
-    with (
-        connect(settings.database_url) as connection,
-        verbs.refusals(),
-        verbs.acting(connection, getpass.getuser()),
-    ):
-        row = connection.execute("select pgtick.drain_worker(%s)", [worker]).fetchone()
-    click.echo(f"{row and row[0]} workers are draining")
+    with connect(settings.database_url) as connection, verbs.acting(connection, getpass.getuser()):
+        click.echo(f"{verbs.drain_worker(connection, worker)} workers are draining")
 
 
 @click.command()

@@ -107,11 +107,8 @@ def _cancel_job(job: Facts, form: dict[str, str]) -> Done:
 
 def _drain(worker: Facts, form: dict[str, str]) -> Done:
     def work(connection: Connection) -> None:
-        with (
-            verbs.refusals(),
-            verbs.acting(connection, session.viewer().user_id or backend.services().settings.default_user),
-        ):
-            connection.execute("select pgtick.drain_worker(%s)", [str(worker["worker_id"])])
+        with verbs.acting(connection, session.viewer().user_id or backend.services().settings.default_user):
+            verbs.drain_worker(connection, str(worker["worker_id"]))
 
     try:
         backend.run(work)

@@ -1,4 +1,4 @@
-"""Jobs: writing many at once, cancelling one, reading one."""
+"""Jobs: writing many at once, reading one."""
 
 from __future__ import annotations
 
@@ -50,15 +50,6 @@ select j.job_id::text, j.user_id, j.task_id, j.schedule_type, j.expression, j.ti
 from pgtick.jobs j
 left join pgtick.schedules s using (job_id)
 where j.job_id = %s
-"""
-
-_CANCELLABLE = """
-select j.cancelled_at is null and (
-    exists (select from pgtick.schedules s where s.job_id = j.job_id)
-    or exists (select from pgtick.pending_executions p where p.job_id = j.job_id)
-    or exists (select from pgtick.running_executions r where r.job_id = j.job_id))
-from pgtick.jobs j
-where j.job_id = %(job_id)s
 """
 
 
@@ -164,19 +155,6 @@ def add_users(connection: Connection, user_ids: Sequence[str]) -> None:
 def get(connection: Connection, job_id: str) -> dict[str, Any] | None:
     """A job with its schedule, as columns; None if there is none."""
     return connection.cursor(row_factory=dict_row).execute(_GET, [job_id]).fetchone()
-
-
-def cancel(connection: Connection, job_id: str) -> bool | None:
-    """Cancels what has not started. Whether there was anything to cancel; None for an unknown job.
-
-    A job that is over stays as it ended.
-    """
-    row = connection.execute(_CANCELLABLE, {"job_id": job_id}).fetchone()
-    if row is None:
-        return None
-    if row[0]:
-        connection.execute("select pgtick.cancel_job(%s)", [job_id])
-    return bool(row[0])
 
 
 def _columns(jobs: Sequence[NewJob], zone_version: str) -> list[str]:

@@ -94,4 +94,7 @@ def owner(connection: Connection, operation_id: int) -> str | None:
 
 def stop(connection: Connection, operation_id: int) -> bool:
     """No further batch of it is done; returns whether one was to come."""
-    return connection.execute(_STOP, [operation_id]).rowcount == 1
+    stopped = connection.execute(_STOP, [operation_id]).rowcount == 1
+    if stopped:
+        connection.execute("select pgtick.audit('stop_operation', %s)", [str(operation_id)])
+    return stopped

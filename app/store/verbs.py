@@ -1,4 +1,4 @@
-"""What people do to a job beyond creating and cancelling it: thin calls of the functions of the schema."""
+"""What people do to jobs, executions and workers: thin calls of the functions of the schema, to be made in `acting`."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import msgspec
 import psycopg
 from psycopg.rows import dict_row
 
+from app.domain.execution import ExecutionId
 from app.errors import PgtickError
 from app.store.pool import Connection
 
@@ -23,6 +24,15 @@ select j.job_id, j.user_id, j.task_id, j.schedule_type, j.expression, j.timezone
 from pgtick.jobs j
 left join pgtick.schedules s using (job_id)
 where j.job_id = %s
+"""
+
+_CANCELLABLE = """
+select j.cancelled_at is null and (
+    exists (select from pgtick.schedules s where s.job_id = j.job_id)
+    or exists (select from pgtick.pending_executions p where p.job_id = j.job_id)
+    or exists (select from pgtick.running_executions r where r.job_id = j.job_id))
+from pgtick.jobs j
+where j.job_id = %(job_id)s
 """
 
 _PENDING = """
@@ -43,10 +53,15 @@ class Refused(PgtickError):
 
 
 @contextmanager
-def refusals() -> Iterator[None]:
-    """Turns the errors that the functions raise on purpose into Refused."""
+def acting(connection: Connection, user_id: str) -> Iterator[None]:
+    """One transaction in the name of a user, whom the audit log then tells.
+
+    Errors that the functions raise on purpose are raised as Refused.
+    """
     try:
-        yield
+        with connection.transaction():
+            connection.execute("select set_config('pgtick.user_id', %s, true)", [user_id])
+            yield
     except (
         psycopg.errors.NoDataFound,
         psycopg.errors.ObjectNotInPrerequisiteState,
@@ -67,6 +82,19 @@ def resume(connection: Connection, job_id: str) -> bool:
     return bool(_value(connection, "select pgtick.resume_job(%s)", job_id))
 
 
+def cancel(connection: Connection, job_id: str) -> bool | None:
+    """Cancels what has not started. Whether there was anything to cancel; None for an unknown job.
+
+    A job that is over stays as it ended.
+    """
+    row = connection.execute(_CANCELLABLE, {"job_id": job_id}).fetchone()
+    if row is None:
+        return None
+    if row[0]:
+        connection.execute("select pgtick.cancel_job(%s)", [job_id])
+    return bool(row[0])
+
+
 def run_now(connection: Connection, job_id: str) -> str:
     """The id of the execution that was made."""
     return str(_value(connection, "select pgtick.run_now(%s)", job_id))
@@ -75,14 +103,6 @@ def run_now(connection: Connection, job_id: str) -> str:
 def skip(connection: Connection, job_id: str, at: datetime) -> str:
     """The id of the execution that is SKIPPED now."""
     return str(_value(connection, "select pgtick.skip_run(%s, %s)", job_id, at))
-
-
-@contextmanager
-def acting(connection: Connection, user_id: str) -> Iterator[None]:
-    """One transaction in the name of a user, whom the audit log then tells."""
-    with connection.transaction():
-        connection.execute("select set_config('pgtick.user_id', %s, true)", [user_id])
-        yield
 
 
 def history_begins(connection: Connection) -> datetime:
@@ -115,10 +135,25 @@ def edit(connection: Connection, job_id: str, changes: dict[str, Any]) -> bool:
     return bool(_value(connection, "select pgtick.edit_job(%s, %s::jsonb)", job_id, encoded))
 
 
+def cancel_execution(connection: Connection, execution_id: ExecutionId) -> str | None:
+    """Its status then: IN_PROGRESS when it runs and is told to stop, else CANCELLED or how it was over; None: none."""
+    status: str | None = _value(connection, "select pgtick.cancel_execution(%s, %s)", *_key(execution_id))
+    return status
+
+
+def rerun(connection: Connection, execution_id: ExecutionId) -> str:
+    """Runs one that is over once more; the id of the new execution."""
+    return str(_value(connection, "select pgtick.rerun(%s, %s)", *_key(execution_id)))
+
+
+def drain_worker(connection: Connection, worker: str) -> int:
+    """Has a worker, by id or name, or all of a host, finish what they run and end; how many there are."""
+    return int(_value(connection, "select pgtick.drain_worker(%s)", worker))
+
+
 def lock(connection: Connection, job_id: str) -> None:
     """Keeps others from changing the job until the end of the transaction."""
-    with refusals():
-        connection.execute("select pgtick.lock_job(%s)", [job_id])
+    connection.execute("select pgtick.lock_job(%s)", [job_id])
 
 
 def definition(connection: Connection, job_id: str) -> dict[str, Any] | None:
@@ -141,8 +176,11 @@ def grids(connection: Connection, limit: int) -> list[tuple[str, str, int]]:
     return [(row[0], row[1], row[2]) for row in rows]
 
 
+def _key(execution_id: ExecutionId) -> tuple[str, datetime]:
+    return execution_id.job_id, execution_id.scheduled_at
+
+
 def _value(connection: Connection, query: str, *values: Any) -> Any:
-    with refusals():
-        row = connection.execute(query, values).fetchone()
+    row = connection.execute(query, values).fetchone()
     assert row is not None
     return row[0]

@@ -288,5 +288,19 @@ def test_verbs_are_in_the_audit_log_with_the_user(api: Api, connection: Connecti
         done(api, verb, job_id)
     done(api, "run", job_id, status=202)
     done(api, "edit", job_id, {"max_retries": 5})
+    assert api.call("DELETE", f"/jobs/{job_id}").status_code == 200
     entries = connection.execute("select action, user_id from pgtick.audit_log order by entry_id").fetchall()
-    assert entries == [(action, "default") for action in ("pause", "resume", "skip", "run_now", "edit")]
+    assert entries == [(action, "default") for action in ("pause", "resume", "skip", "run_now", "edit", "cancel")]
+
+
+def test_tasks_put_and_operations_stopped_are_in_it_too(api: Api, connection: Connection) -> None:
+    assert api.call("PUT", "/tasks/bill", json={"url": "https://billing.example.com/bill"}).status_code == 201
+    api.created(schedule="2030-01-01T00:00:00Z")
+    connection.execute(
+        "insert into pgtick.operations (user_id, action, filter, matched) values (null, 'cancel', '{}', 1)"
+    )
+    (operation_id,) = connection.execute("select operation_id from pgtick.operations").fetchone() or ()
+    for _ in range(2):
+        assert api.call("DELETE", f"/operations/{operation_id}").status_code == 200
+    entries = connection.execute("select action, subject, user_id from pgtick.audit_log order by entry_id").fetchall()
+    assert entries == [("put_task", "bill", "default"), ("stop_operation", str(operation_id), "default")]

@@ -100,11 +100,11 @@ def test_a_token_of_one_user_gets_404_for_everything_of_another(guarded: Guarded
             listed = guarded.call("ann", method, path).text
             assert theirs not in listed, path
             assert "bob" not in listed, path
-            assert guarded.jobs["ann"] in listed or endpoint == "acting.index", path
+            assert guarded.jobs["ann"] in listed or endpoint == "operations.index", path
         elif endpoint == "jobs.create":
             body = {"task_id": "send_email", "user_id": "bob"}
             assert guarded.call("ann", method, path, json=body).status_code == 403
-        elif endpoint == "acting.create":
+        elif endpoint == "operations.create":
             body = {"action": "cancel", "filter": {"user_id": "bob"}}
             assert guarded.call("ann", method, path, json=body).status_code == 404
             body = {"action": "cancel", "filter": {"task_id": "send_email"}, "dry_run": True}

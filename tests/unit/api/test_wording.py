@@ -7,7 +7,7 @@ from typing import Any, get_type_hints
 import pytest
 
 from app.api import wording
-from app.api.acting import OperationPost
+from app.api.operations import OperationPost
 from app.api.requests import JobPost
 from app.api.tasks import TaskPut
 

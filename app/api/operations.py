@@ -1,4 +1,4 @@
-"""Acting on executions: on one, and on all that a filter finds (/operations)."""
+"""/operations: one act on all executions that a filter finds."""
 
 from __future__ import annotations
 
@@ -10,29 +10,31 @@ from flask import Blueprint, Response
 from msgspec import Meta, Struct
 
 from app.api import auth, filters, problems, responses, structs
-from app.api.idempotency import read_key
+from app.api.idempotency import made_at, read_key
 from app.api.pagination import read_limit
-from app.api.problems import Fault, Problem
+from app.api.problems import Fault
 from app.api.requests import Name
 from app.api.services import current
 from app.api.wording import NO_NUL
 from app.clock import clock
-from app.domain.execution import CANCELLED, FAILED, FINAL, IN_PROGRESS, PENDING, RETRYING, ExecutionId
+from app.domain.execution import CANCELLED, FAILED, IN_PROGRESS, PENDING, RETRYING, SKIPPED
 from app.schedule.dates import parse_instant
 from app.schedule.errors import ScheduleError
-from app.store import executions, idempotency, operations, verbs
+from app.store import operations
+from app.store.idempotency import once
 from app.store.operations import Wanted
 
-blueprint = Blueprint("acting", __name__)
+blueprint = Blueprint("operations", __name__)
 
 FARTHEST = timedelta(days=3653)
 ALLOWED = {
     "cancel": (PENDING, RETRYING, IN_PROGRESS),
-    "rerun": (FAILED, CANCELLED, "SKIPPED"),
+    "rerun": (FAILED, CANCELLED, SKIPPED),
     "reschedule": (PENDING,),
 }
-"""The statuses that an action makes sense for; those it is for when none is named."""
-DEFAULT = {"cancel": (PENDING, RETRYING, IN_PROGRESS), "rerun": (FAILED,), "reschedule": (PENDING,)}
+"""The statuses that an action makes sense for."""
+DEFAULT = {**ALLOWED, "rerun": (FAILED,)}
+"""Those it is for when none is named."""
 
 Text = Annotated[str, Meta(min_length=1, max_length=1000, pattern=NO_NUL)]
 
@@ -57,57 +59,6 @@ class OperationPost(Struct, forbid_unknown_fields=True):
     dry_run: bool = False
 
 
-@blueprint.post("/executions/<execution_id>/cancel")
-def cancel(execution_id: str) -> Response:
-    known = _known(execution_id)
-    user_id = auth.acting_user()
-
-    def work(connection: Any) -> Any:
-        with verbs.refusals(), verbs.acting(connection, user_id):
-            query = "select pgtick.cancel_execution(%s, %s)"
-            row = connection.execute(query, [known.job_id, known.scheduled_at]).fetchone()
-        return row and row[0]
-
-    try:
-        status = current().pool.run(work)
-    except verbs.Refused as error:
-        raise Problem(error.status, error.rule) from None
-    if status is None:
-        raise problems.not_found("execution")
-    if status not in (CANCELLED, IN_PROGRESS):
-        raise Problem(409, f"the execution is over: {status}")
-    # One that runs is told to stop, and ends when its worker has stopped it.
-    return responses.answer(_execution(known), 202 if status == IN_PROGRESS else 200)
-
-
-@blueprint.post("/executions/<execution_id>/rerun")
-def rerun(execution_id: str) -> Response:
-    known = _known(execution_id)
-    user_id = auth.acting_user()
-    key = read_key(user_id, b"{}")
-
-    def work(connection: Any) -> tuple[str, bool]:
-        def make() -> str:
-            row = connection.execute("select pgtick.rerun(%s, %s)", [known.job_id, known.scheduled_at]).fetchone()
-            return str(row[0])
-
-        with verbs.refusals(), verbs.acting(connection, user_id):
-            return idempotency.once(connection, key, make)
-
-    run = current().pool.run(lambda c: executions.get(c, known))
-    if run is None:
-        raise problems.not_found("execution")
-    if run["status"] not in FINAL:
-        raise Problem(409, f"the execution is not over: {run['status']}")
-    try:
-        made, replayed = current().pool.run(work)
-    except verbs.Refused as error:
-        raise Problem(error.status if error.status == 409 else 404, error.rule) from None
-    new = ExecutionId.parse(made)
-    assert new is not None
-    return responses.answer(_execution(new), 201, _headers(f"/executions/{made}", replayed))
-
-
 @blueprint.post("/operations")
 def create() -> Response:
     asked, body = structs.read(OperationPost)
@@ -118,18 +69,12 @@ def create() -> Response:
         matched = current().pool.run(lambda c: operations.count(c, wanted))
         return responses.answer({"action": wanted.action, "dry_run": True, "matched": matched})
 
-    def add(connection: Any) -> tuple[str, bool]:
-        with verbs.acting(connection, user_id):
-            return idempotency.once(
-                connection, key, lambda: str(operations.add(connection, wanted, user_id)["operation_id"])
-            )
-
-    made, replayed = current().pool.run(add)
+    made, replayed = auth.act(lambda c: once(c, key, lambda: str(operations.add(c, wanted, user_id)["operation_id"])))
     if not replayed:
         current().pool.run(lambda c: operations.begin(c, int(made)))
     row = current().pool.run(lambda c: operations.get(c, int(made)))
     assert row is not None
-    return responses.answer(_shown(row), 202, _headers(f"/operations/{made}", replayed))
+    return responses.answer(_shown(row), 202, made_at(f"/operations/{made}", replayed))
 
 
 @blueprint.get("/operations")
@@ -154,7 +99,7 @@ def show(operation_id: str) -> Response:
 def stop(operation_id: str) -> Response:
     known = operations.parse_id(operation_id)
     if known is not None:
-        current().pool.run(lambda c: operations.stop(c, known))
+        auth.act(lambda c: operations.stop(c, known))
     return show(operation_id)
 
 
@@ -223,21 +168,3 @@ def _shown(row: dict[str, Any]) -> dict[str, Any]:
         "worked_at": responses.rfc3339(row["worked_at"]),
         "finished_at": responses.rfc3339(row["finished_at"]),
     }
-
-
-def _headers(location: str, replayed: bool) -> dict[str, str]:
-    return {"Location": location} | ({"Idempotent-Replayed": "true"} if replayed else {})
-
-
-def _known(execution_id: str) -> ExecutionId:
-    known = ExecutionId.parse(execution_id)
-    if known is None:
-        raise problems.not_found("execution")
-    return known
-
-
-def _execution(known: ExecutionId) -> dict[str, Any]:
-    row = current().pool.run(lambda c: executions.get(c, known))
-    if row is None:
-        raise problems.not_found("execution")
-    return responses.execution(row)
