@@ -18,8 +18,6 @@ from app.store.notifier import Notifier
 from app.store.pool import Connection, Pool, Unavailable
 from app.store.tasks import Tasks
 
-KNOWN_USERS = 100_000
-
 
 class Request(NamedTuple):
     """Jobs that one request wants made, all or none."""
@@ -48,7 +46,6 @@ class Writer:
         self._tasks = tasks
         self._notifier = notifier
         self._zone_version = zone_version
-        self._users: set[str] = set()
         self._group: GroupCommit[Request, Created] = GroupCommit(self._write)
 
     def create(self, job: NewJob, key: Key | None) -> Created:
@@ -98,7 +95,6 @@ class Writer:
         return error
 
     def _commit(self, connection: Connection, requests: Sequence[Request]) -> Committed:
-        self._know_users(connection, requests)
         try:
             return self._commit_once(connection, requests)
         except psycopg.errors.CheckViolation as error:
@@ -137,14 +133,6 @@ class Writer:
         written = jobs.insert(connection, new, self._zone_version, wake=wake)
         answers = [Created([job.job_id for job in request.jobs], written.now, replayed=False) for request in requests]
         return list(answers), None if written.woken else written.earliest
-
-    def _know_users(self, connection: Connection, requests: Sequence[Request]) -> None:
-        new = {job.user_id for request in requests for job in request.jobs} - self._users
-        if new:
-            jobs.add_users(connection, sorted(new))
-            if len(self._users) > KNOWN_USERS:
-                self._users.clear()
-            self._users |= new
 
 
 def _any_recurs(requests: Sequence[Request]) -> bool:
