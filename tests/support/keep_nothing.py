@@ -1,4 +1,4 @@
-"""Loaded into a worker beside its tasks: its leases are never kept, as when the server has no connection left for that."""
+"""Loaded into a worker beside its tasks: its leases are never kept, as when the server has no connection left."""
 
 from __future__ import annotations
 
