@@ -5,17 +5,30 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from msgspec import Raw
+from msgspec import Raw, Struct
 
 from app.api import requests, scheduling
 from app.api.json_checks import pointer
 from app.api.problems import Fault
+from app.api.requests import Retries, Timeout
 from app.api.scheduling import Check, anything_goes
 from app.domain.job import CRON, DATE, NOW
 from app.store import verbs
 from app.store.pool import Connection
 
-FIELDS = ("schedule", "timezone", "parameters", "policies", "max_retries", "timeout_s")
+
+class JobPatch(Struct, forbid_unknown_fields=True):
+    """What to change of a job; what is left out stays. null is the default. Read field by field."""
+
+    schedule: Any = None
+    timezone: str | None = None
+    parameters: dict[str, Any] | None = None
+    policies: dict[str, Any] | None = None
+    max_retries: Retries | None = None
+    timeout_s: Timeout | None = None
+
+
+FIELDS = JobPatch.__struct_fields__
 
 
 def edit(

@@ -17,7 +17,7 @@ from app.schedule.dates import parse_instant
 from app.schedule.errors import ScheduleError
 from app.store.search import Filter, Position
 
-PARAMETERS = (
+LISTING = (
     "user_id",
     "status",
     "task_id",
@@ -38,7 +38,7 @@ _LOST_PLUS = re.compile(r"(.+[T ]\d\d:?\d\d.*) (\d\d:?\d\d)", re.ASCII)
 
 def read_listing(job_id: str | None = None) -> tuple[Filter, Position | None, int]:
     """What to list, from where, and how much; raises a problem that names the parameter at fault."""
-    refuse_unknown(*PARAMETERS)
+    refuse_unknown(*LISTING)
     start, end = _time("start_time"), _time("end_time")
     if start and end and start >= end:
         raise bad_parameter("end_time", "must be later than start_time")

@@ -12,8 +12,6 @@ from flask import Blueprint, Response, request
 from app.api import auth, filters, pagination, parameters, problems, requests, responses
 from app.api.bodies import JSON, NDJSON, read_body
 from app.api.idempotency import made_at, read_key
-from app.api.json_checks import Malformed
-from app.api.problems import Problem
 from app.api.scheduling import Planned, plan
 from app.api.services import current
 from app.clock import clock
@@ -40,10 +38,7 @@ blueprint = Blueprint("jobs", __name__)
 @blueprint.post("/jobs")
 def create() -> Response:
     _, body = read_body(JSON)
-    try:
-        read = requests.read_job(body)
-    except Malformed as error:
-        raise Problem(400, f"the body is not JSON: {error}") from None
+    read = requests.read_job(body)
     services = current()
     # Before the clock is asked: the first question to the database also reads its clock.
     exists = _exists(services.tasks, {read.post.task_id})
@@ -71,12 +66,7 @@ def create() -> Response:
 @blueprint.post("/jobs/batch")
 def create_batch() -> Response:
     given, body = read_body(JSON, *NDJSON)
-    try:
-        items = requests.read_lines(body) if given in NDJSON else requests.read_batch(body)
-    except Malformed as error:
-        raise Problem(400, f"the body is not JSON: {error}") from None
-    except TypeError as error:
-        raise problems.invalid([problems.Fault("", str(error))]) from None
+    items = requests.read_lines(body) if given in NDJSON else requests.read_batch(body)
     if not 1 <= len(items) <= MAX_BATCH:
         raise problems.invalid([problems.Fault("", f"a batch has 1 to {MAX_BATCH} jobs; this one has {len(items)}")])
     services = current()

@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from app.api.problems import MAX_FAULTS, Fault
+from app.api.problems import MAX_FAULTS, Fault, Problem
 
 MAX_DEPTH = 64
 MAX_DIGITS = 400
@@ -29,8 +29,12 @@ _EXPONENT = re.compile(r"[eE][-+]?0*(\d+)")
 _KEY_ENDS = b'":'
 
 
-class Malformed(ValueError):
+class Malformed(Problem):
     """A text that is no JSON at all, also leniently."""
+
+    def __init__(self, reason: str) -> None:
+        self.reason = reason
+        super().__init__(400, f"the body is not JSON: {reason}")
 
 
 class _Object(dict[str, Any]):

@@ -346,27 +346,3 @@ class Problem(Struct):
     errors: list[Fault] | None = None
     parameter: str | None = None
     retry_after_s: float | None = None
-
-
-# ── bodies that are read field by field ──────────────────────────────────────────────────────────────────────────────
-
-
-class JobPatch(Struct, forbid_unknown_fields=True):
-    """What to change of a job; what is left out stays. null is the default."""
-
-    schedule: Any = None
-    timezone: str | None = None
-    parameters: dict[str, Any] | None = None
-    policies: dict[str, Any] | None = None
-    max_retries: Annotated[int, Meta(ge=0, le=1000)] | None = None
-    timeout_s: Annotated[float, Meta(gt=0, le=31_536_000)] | None = None
-
-
-class PreviewPost(Struct, forbid_unknown_fields=True):
-    """A schedule to look at before it is saved."""
-
-    schedule: Any
-    timezone: str | None = None
-    after: str | None = None
-    n: Annotated[int, Meta(ge=1, le=100)] = 10
-    policies: dict[str, Any] | None = None

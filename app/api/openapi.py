@@ -12,10 +12,13 @@ import msgspec
 from flask import Blueprint, Flask, Response, current_app, render_template
 from msgspec import Struct
 
-from app.api import models, operations, requests, responses, tasks, verbs
+from app.api import editing, models, operations, requests, responses, schedules, tasks, verbs
+from app.api.filters import LISTING, SORTS
 from app.api.idempotency import HEADER
 from app.api.pagination import MAX_LIMIT
+from app.api.scheduling import MOST_RUNS
 from app.domain.execution import STATUSES
+from app.domain.job import SCHEDULE_TYPES
 from app.metrics import CONTENT_TYPE
 from app.version import installed_version
 
@@ -56,18 +59,6 @@ def _job_post() -> type[Struct]:
 
 
 JOB_POST = _job_post()
-LISTING = (
-    "user_id",
-    "status",
-    "task_id",
-    "start_time",
-    "end_time",
-    "schedule_type",
-    "error",
-    "sort",
-    "limit",
-    "cursor",
-)
 BODY = (400, 413, 415, 422)
 
 ENDPOINTS = {
@@ -96,7 +87,7 @@ ENDPOINTS = {
     ),
     "jobs.show": Told("Show a job", {200: models.Job}, errors=(404,)),
     "jobs.cancel": Told("Cancel what has not started of a job", {200: models.Job}, errors=(404,)),
-    "verbs.edit": Told("Change a job", {200: models.ChangedJob}, models.JobPatch, errors=(404, 409, *BODY)),
+    "verbs.edit": Told("Change a job", {200: models.ChangedJob}, editing.JobPatch, errors=(404, 409, *BODY)),
     "verbs.pause": Told(
         "Pause a job", {200: models.PausedJob}, verbs.Pause, errors=(404, 409, *BODY), body_may_be_missing=True
     ),
@@ -117,7 +108,7 @@ ENDPOINTS = {
         detail="200 answers `dry_run`.",
     ),
     "verbs.coming": Told("When a job runs next", {200: models.NextRuns}, None, ("n",), (400, 404, 409)),
-    "schedules.preview": Told("When a schedule would run", {200: models.Preview}, models.PreviewPost, errors=BODY),
+    "schedules.preview": Told("When a schedule would run", {200: models.Preview}, schedules.PreviewPost, errors=BODY),
     "schedules.forecast": Told("Starts per minute of the coming 24 hours", {200: models.Forecast}, errors=(403,)),
     "executions.index": Told("List executions", {200: models.Executions}, None, LISTING, (400, 404)),
     "executions.of_job": Told("List the executions of a job", {200: models.Executions}, None, LISTING, (400, 404)),
@@ -178,9 +169,9 @@ QUERY: dict[str, tuple[str, dict[str, Any]]] = {
     "task_id": ("of this task only", {**_WORD, "maxLength": 200}),
     "start_time": ("scheduled at or after it", _TIME),
     "end_time": ("scheduled before it", _TIME),
-    "schedule_type": ("of jobs of this kind only", {"type": "string", "enum": ["NOW", "DATE", "CRON"]}),
+    "schedule_type": ("of jobs of this kind only", {"type": "string", "enum": list(SCHEDULE_TYPES)}),
     "error": ("a part of the error, whatever its case", _WORD),
-    "sort": ("newest first, or oldest", {"type": "string", "enum": ["-scheduled_at", "scheduled_at"]}),
+    "sort": ("newest first, or oldest", {"type": "string", "enum": list(SORTS)}),
     "limit": (
         f"items of a page; more than {MAX_LIMIT} are {MAX_LIMIT}",
         {"type": "integer", "minimum": 1, "maximum": 999_999_999},
@@ -190,7 +181,7 @@ QUERY: dict[str, tuple[str, dict[str, Any]]] = {
         {"type": "string", "minLength": 1, "maxLength": 1000},
     ),
     "dry_run": ("only say what would be made", {"type": "boolean"}),
-    "n": ("how many runs", {"type": "integer", "minimum": 1, "maximum": 100}),
+    "n": ("how many runs", {"type": "integer", "minimum": 1, "maximum": MOST_RUNS}),
 }
 TRACE = {
     "traceparent": "of W3C Trace Context: kept with the job, its runs hand it on; ignored when it is not valid",

@@ -13,9 +13,8 @@ from app.api import auth, filters, problems, responses, structs
 from app.api.idempotency import made_at, read_key
 from app.api.pagination import read_limit
 from app.api.problems import Fault
-from app.api.requests import Name
+from app.api.requests import Name, Text
 from app.api.services import current
-from app.api.wording import NO_NUL
 from app.clock import clock
 from app.domain.execution import CANCELLED, FAILED, IN_PROGRESS, PENDING, RETRYING, SKIPPED
 from app.schedule.dates import parse_instant
@@ -36,8 +35,6 @@ ALLOWED = {
 DEFAULT = {**ALLOWED, "rerun": (FAILED,)}
 """Those it is for when none is named."""
 
-Text = Annotated[str, Meta(min_length=1, max_length=1000, pattern=NO_NUL)]
-
 
 class Which(Struct, forbid_unknown_fields=True):
     """Executions to act on: those that meet every condition. Times are of `scheduled_at`, from start to before end."""
@@ -47,7 +44,7 @@ class Which(Struct, forbid_unknown_fields=True):
     status: Annotated[list[str], Meta(min_length=1, max_length=7)] | None = None
     start_time: str | None = None
     end_time: str | None = None
-    error: Text | None = None
+    error: Annotated[Text, Meta(min_length=1)] | None = None
 
 
 class OperationPost(Struct, forbid_unknown_fields=True):

@@ -10,11 +10,15 @@ from msgspec import Meta, Raw, Struct
 
 from app.api import json_checks
 from app.api.json_checks import Malformed, pointer
-from app.api.problems import MAX_FAULTS, Fault
-from app.api.wording import NO_CONTROLS, mismatch, unknown
+from app.api.problems import MAX_FAULTS, Fault, invalid
+from app.api.wording import NO_CONTROLS, NO_NUL, mismatch, unknown
 
 T = TypeVar("T")
 Name = Annotated[str, Meta(min_length=1, max_length=200, pattern=NO_CONTROLS)]
+Text = Annotated[str, Meta(max_length=1000, pattern=NO_NUL)]
+Retries = Annotated[int, Meta(ge=0, le=1000)]
+Timeout = Annotated[float, Meta(gt=0, le=31_536_000)]
+"""Seconds, a year at most."""
 
 
 class Schedule(Struct, forbid_unknown_fields=True):
@@ -36,8 +40,8 @@ class JobPost(Struct, forbid_unknown_fields=True, gc=False):
     timezone: str | None = None
     parameters: Raw = Raw(b"{}")
     user_id: Name | None = None
-    max_retries: Annotated[int, Meta(ge=0, le=1000)] | None = None
-    timeout_s: Annotated[float, Meta(gt=0, le=31_536_000)] | None = None
+    max_retries: Retries | None = None
+    timeout_s: Timeout | None = None
     policies: dict[str, Any] | None = None
 
 
@@ -70,7 +74,7 @@ def read_job(raw: bytes | Raw) -> Read:
 
 
 def read_batch(body: bytes) -> list[Read]:
-    """The jobs of a JSON array. Raises Malformed for what is no JSON, TypeError for JSON that is no array."""
+    """The jobs of a JSON array. Raises Malformed for what is no JSON, another Problem for what is no array."""
     try:
         return _read_all(_items.decode(body), read_job)
     except (msgspec.MsgspecError, RecursionError):
@@ -82,7 +86,7 @@ def read_batch(body: bytes) -> list[Read]:
         place, fault = json_checks.deepest_item(text)
         return [*[_nothing()] * place, _nothing(fault)]
     if not isinstance(value, list):
-        raise TypeError("the body must be an array of jobs")
+        raise invalid([Fault("", "the body must be an array of jobs")])
     return _read_all(value, explain)
 
 
@@ -100,7 +104,7 @@ def _read_line(line: bytes) -> Read:
     try:
         return read_job(line)
     except Malformed as error:
-        return _nothing(Fault("", f"the line is not JSON: {error}"))
+        return _nothing(Fault("", f"the line is not JSON: {error.reason}"))
 
 
 def _read_all(items: Iterable[T], read: Callable[[T], Read]) -> list[Read]:

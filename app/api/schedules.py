@@ -5,14 +5,16 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Annotated, Any
 
 from flask import Blueprint, Response
+from msgspec import Meta, Struct
 
 from app.api import problems, requests, responses, scheduling
 from app.api.bodies import JSON, read_body
-from app.api.json_checks import Malformed, pointer
-from app.api.problems import Fault, Problem
+from app.api.json_checks import pointer
+from app.api.problems import Fault
+from app.api.scheduling import MOST_RUNS
 from app.api.services import current
 from app.clock import clock
 from app.domain.ids import uuid7
@@ -22,8 +24,6 @@ from app.schedule.dates import parse_date
 from app.schedule.errors import ScheduleError
 from app.store import verbs
 
-FIELDS = ("schedule", "timezone", "after", "n", "policies")
-MOST_RUNS = 100
 MOST_GRIDS = 20_000
 FORECAST_S = 1.0
 DAY_MINUTES = 1_440
@@ -31,13 +31,23 @@ DAY_MINUTES = 1_440
 blueprint = Blueprint("schedules", __name__)
 
 
+class PreviewPost(Struct, forbid_unknown_fields=True):
+    """A schedule to look at before it is saved."""
+
+    schedule: Any
+    timezone: str | None = None
+    after: str | None = None
+    n: Annotated[int, Meta(ge=1, le=MOST_RUNS)] = 10
+    policies: dict[str, Any] | None = None
+
+
+FIELDS = PreviewPost.__struct_fields__
+
+
 @blueprint.post("/schedules/preview")
 def preview() -> Response:
     _, body = read_body(JSON)
-    try:
-        given = requests.read_object(body)
-    except Malformed as error:
-        raise Problem(400, f"the body is not JSON: {error}") from None
+    given = requests.read_object(body)
     found = given if isinstance(given, list) else preview_of(given, clock.now_utc())
     if isinstance(found, list):
         raise problems.invalid(found)

@@ -22,6 +22,9 @@ from app.schedule.policies import Policies
 from app.schedule.zones import zone
 
 SHOWN_RUNS = 5
+"""Coming runs that are shown with a job."""
+MOST_RUNS = 100
+"""So many there are for whoever asks for them."""
 _UTC = "UTC"
 _LIKE_A_DATE = re.compile(r"\s*(\d{4}-|\d{8}T)", re.ASCII)
 _FORMS = '"now", a date and time in ISO 8601 with an offset, a cron expression, or an object with one of them'

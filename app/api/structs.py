@@ -9,8 +9,8 @@ from msgspec import Struct
 
 from app.api import problems, requests
 from app.api.bodies import JSON, read_body, read_bytes
-from app.api.json_checks import Malformed, pointer
-from app.api.problems import MAX_FAULTS, Fault, Problem
+from app.api.json_checks import pointer
+from app.api.problems import MAX_FAULTS, Fault
 from app.api.wording import mismatch, unknown
 
 T = TypeVar("T", bound=Struct)
@@ -22,10 +22,7 @@ def read(kind: type[T], *, empty: bool = False) -> tuple[T, bytes]:
         body = b"{}"
     else:
         _, body = read_body(JSON)
-    try:
-        given = requests.read_object(body)
-    except Malformed as error:
-        raise Problem(400, f"the body is not JSON: {error}") from None
+    given = requests.read_object(body)
     if isinstance(given, list):
         raise problems.invalid(given)
     if faults := _faults(kind, given):

@@ -12,9 +12,9 @@ from msgspec import Meta, Struct
 from app.api import auth, parameters, problems, responses, structs
 from app.api.json_checks import pointer
 from app.api.problems import Fault, Problem
-from app.api.requests import Name
+from app.api.requests import Name, Retries, Text
 from app.api.services import current
-from app.api.wording import NO_CONTROLS, NO_NUL, STATUS
+from app.api.wording import NO_CONTROLS, STATUS
 from app.domain import endpoint as endpoints
 from app.domain.addresses import is_allowed, networks
 from app.domain.endpoint import Endpoint
@@ -55,10 +55,10 @@ class TaskPut(Struct, forbid_unknown_fields=True):
     )
     secret: Annotated[str, Meta(max_length=200)] | None = None
     timeout_s: Seconds = 30.0
-    description: Annotated[str, Meta(max_length=1000, pattern=NO_NUL)] | None = None
+    description: Text | None = None
     queue: Name = "default"
     priority: Annotated[int, Meta(ge=1, le=4)] = 2
-    max_retries: Annotated[int, Meta(ge=0, le=1000)] = 3
+    max_retries: Retries = 3
     backoff: BackoffPut = msgspec.field(default_factory=BackoffPut)
     max_concurrent: Annotated[int, Meta(ge=1, le=1_000_000)] | None = None
     concurrency_key: Annotated[str, Meta(min_length=1, max_length=200, pattern=NO_CONTROLS)] | None = None

@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import datetime, timedelta
 from functools import partial
-from typing import Annotated, Any, TypeVar
+from typing import Any, TypeVar
 
 from flask import Blueprint, Response
-from msgspec import Meta, Struct
+from msgspec import Struct
 
 from app.api import auth, editing, filters, parameters, problems, responses, structs
 from app.api.bodies import JSON, read_body
 from app.api.idempotency import made_at, read_key
 from app.api.jobs import known_id, whole_job
-from app.api.json_checks import Malformed
 from app.api.problems import Fault, Problem
+from app.api.requests import Text
+from app.api.scheduling import MOST_RUNS
 from app.api.services import current
-from app.api.wording import NO_NUL
 from app.clock import clock
 from app.domain.job import CRON
 from app.schedule import horizon
@@ -29,12 +29,10 @@ from app.store import verbs
 from app.store.idempotency import once
 from app.store.pool import Connection
 
-MOST_RUNS = 100
 MOST_BACKFILLED = 1_000
 NEW_HISTORY = timedelta(days=7)
 """So far back a backfill makes history where there is none; further back only where there is."""
 
-Note = Annotated[str, Meta(max_length=1000, pattern=NO_NUL)]
 R = TypeVar("R")
 
 blueprint = Blueprint("verbs", __name__)
@@ -43,7 +41,7 @@ blueprint = Blueprint("verbs", __name__)
 class Pause(Struct, forbid_unknown_fields=True):
     """Why a job is paused; others will see it."""
 
-    note: Note | None = None
+    note: Text | None = None
 
 
 class Skip(Struct, forbid_unknown_fields=True):
@@ -65,10 +63,7 @@ def edit(job_id: str) -> Response:
     known = known_id(job_id)
     _, body = read_body(JSON)
     check = partial(parameters.faults, current().tasks)
-    try:
-        changed = _act(lambda c: editing.edit(c, known, body, clock.now_utc(), check))
-    except Malformed as error:
-        raise Problem(400, f"the body is not JSON: {error}") from None
+    changed = _act(lambda c: editing.edit(c, known, body, clock.now_utc(), check))
     if isinstance(changed, list):
         raise problems.invalid(changed)
     return responses.answer(whole_job(known) | {"changed": changed})
