@@ -22,6 +22,7 @@ LEVELS = {
     "loop_failed": logging.ERROR,
     "database_unavailable": logging.WARNING,
     "schema_missing": logging.WARNING,
+    "setting_unknown": logging.WARNING,
     "listener_lost": logging.WARNING,
     "leases_recovered": logging.WARNING,
     "lease_unrecoverable": logging.ERROR,

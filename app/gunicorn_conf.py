@@ -47,6 +47,8 @@ def on_starting(server: object) -> None:
     Requests that will never reach the application are refused as it refuses others.
     """
     util.write_error = write_problem
+    for variable, rule in _settings.unknown():
+        print(variable, rule, file=sys.stderr, flush=True)
     if faults := _settings.serving_faults():
         _refuse(faults)
     # Elsewhere: loaded here, before gevent has patched what it waits with, the driver would hold all greenlets up.

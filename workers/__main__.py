@@ -13,6 +13,7 @@ import uvloop
 
 from app import logs
 from app.errors import SettingsError
+from app.events import emit
 from app.settings import Settings
 from app.store.connections import parsed
 from workers.process import Worker
@@ -29,6 +30,8 @@ def main() -> None:
     except SettingsError as error:
         give_up(error)
     logs.set_up(settings)
+    for variable, rule in settings.unknown():
+        emit("setting_unknown", variable=variable, advice=rule)
     gc.set_threshold(GARBAGE)
     sys.path.insert(0, os.getcwd())  # task modules beside the program, as `python -m` would find them
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:

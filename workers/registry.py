@@ -11,13 +11,14 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeVar
 
 from app.domain.limits import Limits
 from app.domain.retry import Backoff
-from app.errors import PgtickError
+from app.errors import PgtickError, SettingsError
 from workers.signature import Schema, parameters_schema
 
 Pool = Literal["async", "thread", "process"]
@@ -82,6 +83,8 @@ def task(
     for all workers together: `max_concurrent` executions at once, `max_per_key` of them with one value of the parameter
     `concurrency_key`, and `rate_per_s` starts a second.
     """
+    if not isinstance(task_id, str):
+        raise TypeError('a task needs a name: @task("send_email"), not @task')
     limits = Limits(max_concurrent, concurrency_key, max_per_key, rate_per_s)
     for name, rule in limits.faults():
         raise ValueError(f"{name} of task {task_id!r}: {rule}")
@@ -117,7 +120,17 @@ def task(
 
 
 def load(modules: Iterable[str]) -> dict[str, Task]:
-    """Imports the modules and returns every task registered by then, by task_id."""
+    """Imports the modules and returns every task registered by then, by task_id.
+
+    Raises SettingsError for a module that is not there; what goes wrong inside of one comes as it is.
+    """
     for module in modules:
-        importlib.import_module(module)
+        try:
+            importlib.import_module(module)
+        except ModuleNotFoundError as error:
+            if not f"{module}.".startswith(f"{error.name}."):
+                raise  # one that the module itself wants
+            raise SettingsError(
+                [f"PGTICK_TASKS: there is no module {module}: neither in {os.getcwd()} nor installed"]
+            ) from None
     return dict(registered)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from app.errors import SettingsError
 from workers import registry
 from workers.registry import DuplicateTask, task
 
@@ -44,6 +46,26 @@ def test_one_name_for_two_functions_is_refused() -> None:
 
         @task("same")
         def two() -> None: ...
+
+
+def test_a_decorator_without_a_name_is_refused() -> None:
+    with pytest.raises(TypeError, match="needs a name"):
+
+        @task  # type: ignore[arg-type]
+        def nameless() -> None: ...
+
+
+@pytest.mark.parametrize("missing", ["no_such_module", "no_such.module", "workers.no_such"])
+def test_modules_that_are_not_there_are_named(missing: str) -> None:
+    with pytest.raises(SettingsError, match=f"PGTICK_TASKS: there is no module {missing}: "):
+        registry.load([missing])
+
+
+def test_what_a_module_of_tasks_lacks_itself_comes_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "wants_more.py").write_text("import no_such_library")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(ModuleNotFoundError, match="no_such_library"):
+        registry.load(["wants_more"])
 
 
 @pytest.mark.parametrize(("name", "value"), [("priority", 0), ("priority", 5), ("max_retries", -1), ("timeout", 0)])
