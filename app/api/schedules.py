@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterator
 from datetime import datetime, timedelta
 from typing import Annotated, Any
 
@@ -19,13 +17,13 @@ from app.api.services import current
 from app.clock import clock
 from app.domain.ids import uuid7
 from app.schedule import horizon
+from app.schedule.busy import Grids, starts_per_minute
 from app.schedule.cron import parse
 from app.schedule.dates import parse_date
 from app.schedule.errors import ScheduleError
-from app.store import verbs
+from app.store import monitoring
 
 MOST_GRIDS = 20_000
-FORECAST_S = 1.0
 DAY_MINUTES = 1_440
 
 blueprint = Blueprint("schedules", __name__)
@@ -57,22 +55,21 @@ def preview() -> Response:
 @blueprint.get("/schedules/forecast")
 def forecast() -> Response:
     """Starts per minute of the coming 24 h: every active schedule, by its expression."""
-    grids = current().pool.run(lambda c: verbs.grids(c, MOST_GRIDS))
+    grids = current().pool.run(lambda c: monitoring.grids(c, None, MOST_GRIDS))
     return responses.answer(forecast_of(grids, clock.now_utc()))
 
 
-def forecast_of(grids: list[tuple[str, str, int]], now: datetime) -> dict[str, Any]:
-    """How many starts (expression, timezone, number of jobs) make in each minute of 24 hours, and when most do."""
+def forecast_of(grids: Grids, now: datetime) -> dict[str, Any]:
+    """How many starts they make in each minute of 24 hours, and when most do."""
     start = now.replace(second=0, microsecond=0) + timedelta(minutes=1)
-    left: list[int] = []
-    starts = horizon.forecast(_in_time(grids, left), start, DAY_MINUTES)
+    starts, left = starts_per_minute(grids, start, DAY_MINUTES)
     peak = max(range(DAY_MINUTES), key=lambda minute: starts[minute])
     return {
         "start": responses.seconds(start),
         "minutes": starts,
         "total": sum(starts),
         "peak": {"at": responses.seconds(start + timedelta(minutes=peak)), "starts": starts[peak]},
-        "jobs_left_out": sum(left),
+        "jobs_left_out": left,
     }
 
 
@@ -114,13 +111,3 @@ def preview_of(given: dict[str, Any], now: datetime) -> dict[str, Any] | list[Fa
         "timezone": one.timezone,
         "warnings": planned.warnings,
     }
-
-
-def _in_time(grids: list[tuple[str, str, int]], left: list[int]) -> Iterator[tuple[str, str, int]]:
-    """As many of them as a second is enough for, those with the most jobs first; the others' jobs go to `left`."""
-    deadline = time.monotonic() + FORECAST_S
-    for grid in grids:
-        if time.monotonic() < deadline:
-            yield grid
-        else:
-            left.append(grid[2])

@@ -11,7 +11,7 @@ import click
 
 from app.cli.jobs import show_runs
 from app.settings import Settings
-from app.store import verbs
+from app.store import monitoring
 from app.store.connections import connect
 
 
@@ -47,10 +47,10 @@ def preview(expression: str, policies: str | None, **given: Any) -> None:
 @click.pass_obj
 def forecast(settings: Settings, most: int) -> None:
     """Show the busiest minutes of the coming 24 hours."""
-    from app.api.schedules import forecast_of
+    from app.api.schedules import MOST_GRIDS, forecast_of
 
     with connect(settings.database_url) as connection:
-        found = forecast_of(verbs.grids(connection, 20_000), datetime.now(UTC))
+        found = forecast_of(monitoring.grids(connection, None, MOST_GRIDS), datetime.now(UTC))
     start = datetime.fromisoformat(found["start"])
     busiest = sorted(range(len(found["minutes"])), key=lambda minute: (-found["minutes"][minute], minute))
     for minute in busiest[:most]:

@@ -23,7 +23,7 @@ from app.schedule.every import Every, is_every, parse_every
 from app.schedule.fields import Fields
 from app.schedule.grammar import check_text, parse_fields
 from app.schedule.notes import daylight_note
-from app.schedule.walls import Shift, readings, shift_at, shift_between, shifts, wall_of
+from app.schedule.walls import Shift, as_utc, readings, shift_at, shift_between, shifts, wall_of
 from app.schedule.zones import zone
 
 Gap = Literal["run_at_transition", "skip"]
@@ -189,16 +189,6 @@ class Cron:
 
 def _ambiguous(local: datetime) -> bool:
     return local.utcoffset() != local.replace(fold=1 - local.fold).utcoffset()
-
-
-def as_utc(instant: datetime) -> datetime:
-    """The same instant in UTC; ValueError for a datetime without zone."""
-    # Also before a memo is asked: datetimes of one zone compare equal in both passes of a fold.
-    if instant.tzinfo is UTC:
-        return instant
-    if instant.tzinfo is None:
-        raise ValueError(f"{instant} has no zone")
-    return instant.astimezone(UTC)
 
 
 def parse(expression: str, timezone: str, *, gap: Gap = "run_at_transition", fold: Fold = "first") -> Cron | Every:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from app.schedule.errors import ScheduleError, shown
+from app.schedule.walls import as_utc
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _FIELD = "schedule.expression"
@@ -32,7 +33,7 @@ class Every:
 
     def next(self, after: datetime, anchor: datetime | None = None) -> datetime | None:
         """The first grid point strictly after `after`, in UTC. The grid goes through `anchor`, the epoch by default."""
-        anchor, after = _utc(anchor or EPOCH), _utc(after)
+        anchor, after = as_utc(anchor or EPOCH), as_utc(after)
         try:
             return anchor + self.interval * ((after - anchor) // self.interval + 1)
         except OverflowError:
@@ -40,7 +41,7 @@ class Every:
 
     def prev(self, before: datetime, anchor: datetime | None = None) -> datetime | None:
         """The last grid point strictly before `before`, in UTC."""
-        anchor, before = _utc(anchor or EPOCH), _utc(before)
+        anchor, before = as_utc(anchor or EPOCH), as_utc(before)
         try:
             return anchor - self.interval * ((anchor - before) // self.interval + 1)
         except OverflowError:
@@ -81,9 +82,3 @@ def parse_every(expression: str, timezone: str) -> Every:
     if not 1 <= seconds <= _LONGEST:
         raise ScheduleError(_FIELD, f"{shown(expression)}: an interval is at least 1 s and at most 10 years")
     return Every(expression, timezone, seconds)
-
-
-def _utc(instant: datetime) -> datetime:
-    if instant.tzinfo is None:
-        raise ValueError(f"{instant} has no zone")
-    return instant.astimezone(UTC)

@@ -1,4 +1,4 @@
-"""What one schedule does in a stretch of time: for the planner, for previews and for forecasts.
+"""What one schedule does in a stretch of time: for the planner and for previews.
 
 The next occurrence always follows from the scheduled instant before it, never from the clock, so nothing drifts.
 The clock (`now`) is a parameter, and only decides what counts as missed.
@@ -7,7 +7,6 @@ The clock (`now`) is a parameter, and only decides what counts as missed.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import lru_cache
@@ -15,12 +14,12 @@ from hashlib import blake2b
 from typing import NamedTuple
 from uuid import UUID
 
-from app.schedule.cron import Cron, Fold, Gap, as_utc, next_run, parse
+from app.schedule.cron import Cron, Fold, Gap, next_run, parse
 from app.schedule.dates import END
-from app.schedule.errors import ScheduleError
 from app.schedule.every import EPOCH, Every, is_every
 from app.schedule.exclusions import Allowed
 from app.schedule.policies import Policies
+from app.schedule.walls import as_utc
 from app.schedule.zones import zone
 
 GRACE = timedelta(seconds=60)
@@ -32,7 +31,6 @@ PATIENCE_S = 1.0
 """So long a preview looks for runs that exclusions leave."""
 
 _TICK = timedelta(microseconds=1)
-_MINUTE = timedelta(minutes=1)
 _DEFAULTS = Policies.defaults(recurring=True)
 
 
@@ -300,24 +298,3 @@ def upcoming(
         coming.append(Run(at, at.astimezone(where), schedule.note(at, since)))
         since, runs = at, runs + 1
     return coming
-
-
-def forecast(schedules: Iterable[tuple[str, str, int]], start: datetime, minutes: int = 1_440) -> list[int]:
-    """Starts in each minute from `start` on, for (expression, timezone, number of jobs with them).
-
-    Herds show as peaks. Rows that are no schedules start nothing and are left out; intervals count from the epoch.
-    """
-    start = as_utc(start)
-    counts, end = [0] * minutes, start + _MINUTE * minutes
-    for expression, timezone, jobs in schedules:
-        try:
-            schedule = parse(expression, timezone)
-        except ScheduleError:
-            continue
-        at = schedule.next(start - _TICK)
-        while at is not None and at < end:
-            minute = (at - start) // _MINUTE
-            last = start + _MINUTE * (minute + 1) - _TICK
-            counts[minute] += jobs * (1 + schedule.count(at, last))
-            at = schedule.next(last)
-    return counts

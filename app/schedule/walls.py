@@ -41,6 +41,16 @@ class Shift(NamedTuple):
         return self.gap and self.low <= midnight and self.high - midnight >= _DAY
 
 
+def as_utc(instant: datetime) -> datetime:
+    """The same instant in UTC; ValueError for a datetime without zone."""
+    # Also before a memo is asked: datetimes of one zone compare equal in both passes of a fold.
+    if instant.tzinfo is UTC:
+        return instant
+    if instant.tzinfo is None:
+        raise ValueError(f"{instant} has no zone")
+    return instant.astimezone(UTC)
+
+
 def offset(instant: datetime, zone: ZoneInfo) -> timedelta:
     """What the zone adds to UTC at an instant."""
     return _known(instant.astimezone(zone).utcoffset())

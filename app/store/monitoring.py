@@ -115,8 +115,8 @@ group by 1
 
 _GRIDS = """
 select expression, timezone, count(*) from pgtick.schedules
-where expression is not null and paused_at is null and cancelled_at is null and problem is null
-  and (%(user_id)s::text is null or user_id = %(user_id)s)
+where expression is not null and next_run_at is not null and paused_at is null and cancelled_at is null
+  and problem is null and (%(user_id)s::text is null or user_id = %(user_id)s)
 group by 1, 2
 order by 3 desc, 1, 2
 limit %(n)s

@@ -166,16 +166,6 @@ def pending(connection: Connection, job_id: str) -> list[datetime]:
     return [row[0] for row in connection.execute(_PENDING, [job_id]).fetchall()]
 
 
-def grids(connection: Connection, limit: int) -> list[tuple[str, str, int]]:
-    """The expressions and zones of active schedules, with how many jobs have them, the most first."""
-    rows = connection.execute(
-        "select expression, timezone, count(*) from pgtick.schedules where expression is not null and next_run_at is"
-        " not null and paused_at is null and problem is null group by 1, 2 order by 3 desc, 1, 2 limit %s",
-        [limit],
-    )
-    return [(row[0], row[1], row[2]) for row in rows]
-
-
 def _key(execution_id: ExecutionId) -> tuple[str, datetime]:
     return execution_id.job_id, execution_id.scheduled_at
 

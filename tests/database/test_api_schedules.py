@@ -7,10 +7,12 @@ import random
 from datetime import UTC, datetime
 from typing import Any
 
+import psycopg
 import pytest
 
 from app.api.requests import read_job
 from app.api.scheduling import plan
+from app.store import monitoring
 from tests.support.api import Api
 
 JOB_ID = "01900000-0000-7000-8000-000000000000"
@@ -76,6 +78,13 @@ def test_the_forecast_shows_the_herd(api: Api) -> None:
     assert (shown["peak"]["starts"], datetime.fromisoformat(shown["peak"]["at"]).strftime("%H:%M")) == (3, "03:17")
     assert sum(count == 1 for count in shown["minutes"]) == 24
     assert shown["jobs_left_out"] == 0
+
+
+def test_a_schedule_that_has_ended_is_in_no_forecast(api: Api, connection: psycopg.Connection) -> None:
+    api.created(schedule="0 * * * *")
+    connection.execute("update pgtick.schedules set next_run_at = null")
+    assert api.get("/schedules/forecast")["total"] == 0
+    assert monitoring.grids(connection, None, 10) == [], "on the dashboard"
 
 
 @pytest.mark.parametrize(

@@ -179,7 +179,7 @@ def forecast(start: datetime, hours: int) -> tuple[list[int], int]:
     grids = _grids.get(of, lambda: backend.run(lambda c: monitoring.grids(c, only, MOST_GRIDS)))
     pending = _waiting.get(of, lambda: backend.run(lambda c: monitoring.coming(c, only, until)))
     busy = starts_per_hour(grids, start, hours)
-    return [n + pending.get(start + timedelta(hours=at), 0) for at, n in enumerate(busy.hours)], busy.left
+    return [n + pending.get(start + timedelta(hours=at), 0) for at, n in enumerate(busy.starts)], busy.left
 
 
 def _share(part: int, whole: int) -> float | None:

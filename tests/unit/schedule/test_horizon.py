@@ -1,4 +1,4 @@
-"""Planning one schedule, with the clock as a parameter: downtime, drift, bounds, spread, previews, forecasts."""
+"""Planning one schedule, with the clock as a parameter: downtime, drift, bounds, spread, previews."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from uuid import UUID
 import pytest
 
 from app.schedule.errors import ScheduleError
-from app.schedule.horizon import Plan, between, first, forecast, plan, upcoming
+from app.schedule.horizon import Plan, between, first, plan, upcoming
 from app.schedule.policies import Policies
 from tests.unit.schedule.reference import utc
 
@@ -395,26 +395,6 @@ def test_previews_end_with_the_schedule() -> None:
     policies = Policies.from_dict({"max_runs": 5, "end_at": "2026-03-02T14:00:00Z"}, recurring=True)
     assert len(upcoming("0 * * * *", "UTC", policies, NOW, 10)) == 2
     assert len(upcoming("* * * * *", "UTC", policies, NOW, 10, runs=2)) == 3
-
-
-def test_forecast_shows_herds() -> None:
-    start = utc("2026-03-02T23:00")
-    counts = forecast(
-        [
-            ("* * * * *", "UTC", 10),
-            ("0 0 * * *", "UTC", 100_000),
-            ("0 0 * * *", "Europe/Berlin", 7),
-            ("*/10 * * * * *", "UTC", 2),
-            ("not a schedule", "UTC", 5),
-            ("0 0 30 2 *", "UTC", 5),
-        ],
-        start,
-    )
-    assert len(counts) == 1440
-    assert counts[0] == 10 + 7 + 12
-    assert counts[1] == 22
-    assert counts[60] == 100_022
-    assert sum(counts) == 1440 * 22 + 100_007
 
 
 def test_now_may_be_in_any_zone() -> None:
