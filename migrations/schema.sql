@@ -802,7 +802,7 @@ begin
         return case f.status
             when 'COMPLETED' then format('It is COMPLETED since %s (attempt %s, started %s after its time).', f.finished_at, f.attempt,
                 pgtick.in_words(f.started_at - f.due_at))
-            when 'FAILED' then format('It FAILED for good at %s after %s: %s. pgtick.rerun_failed starts it anew.', f.finished_at,
+            when 'FAILED' then format('It FAILED for good at %s after %s: %s. pgtick.retry_failed starts it anew.', f.finished_at,
                 case f.attempt when 1 then '1 attempt' else f.attempt || ' attempts' end, coalesce(f.error, 'no error was kept'))
             when 'CANCELLED' then format('It was CANCELLED at %s%s.', f.finished_at, coalesce(': ' || f.error, ''))
             else format('It was SKIPPED at %s: %s%s.', f.finished_at, coalesce(f.error, 'no reason was kept'),
@@ -1383,12 +1383,12 @@ begin
           and (with_error is null or strpos(lower(f.error), with_error) > 0)
           and exists (select from pgtick.jobs j join pgtick.tasks t using (task_id) where j.job_id = f.job_id and j.cancelled_at is null)
           and not exists (select from pgtick.pending_executions o
-                          where o.job_id = f.job_id and o.origin = 'rerun of ' || pgtick.execution_id(f.scheduled_at, f.job_id))
+                          where o.job_id = f.job_id and o.origin = 'retry of ' || pgtick.execution_id(f.scheduled_at, f.job_id))
           and not exists (select from pgtick.running_executions o
-                          where o.job_id = f.job_id and o.origin = 'rerun of ' || pgtick.execution_id(f.scheduled_at, f.job_id))
+                          where o.job_id = f.job_id and o.origin = 'retry of ' || pgtick.execution_id(f.scheduled_at, f.job_id))
           and not exists (select from pgtick.finished_executions o
                           where o.job_id = f.job_id and o.scheduled_at > f.scheduled_at
-                            and o.origin = 'rerun of ' || pgtick.execution_id(f.scheduled_at, f.job_id))
+                            and o.origin = 'retry of ' || pgtick.execution_id(f.scheduled_at, f.job_id))
         order by f.scheduled_at, f.job_id
         limit max_count;
         return;
@@ -1502,7 +1502,7 @@ begin
                 perform pgtick.stop_execution(found_one.job_id, found_one.scheduled_at);
             elsif op.action = 'rerun' then
                 perform pgtick.start_anew(pgtick.job_named(found_one.job_id), at + seen * interval '1 microsecond',
-                    'rerun of ' || pgtick.execution_id(found_one.scheduled_at, found_one.job_id));
+                    'retry of ' || pgtick.execution_id(found_one.scheduled_at, found_one.job_id));
             else
                 perform pgtick.reschedule(found_one.job_id, op.at);
             end if;
@@ -1691,66 +1691,13 @@ begin
     if not exists (select from pgtick.finished_executions f where f.job_id = rerun.job_id and f.scheduled_at = rerun.scheduled_at) then
         raise exception 'execution_id: execution % is not over', old_id using errcode = 'object_not_in_prerequisite_state';
     end if;
-    made := pgtick.start_anew(job, at, 'rerun of ' || old_id);
+    made := pgtick.start_anew(job, at, 'retry of ' || old_id);
     perform pgtick.audit('rerun', old_id, jsonb_build_object('execution_id', made));
     perform pgtick.tell('pgtick_due', (extract(epoch from at) * 1000000)::bigint::text);
     return made;
 end $$;
 
 COMMENT ON FUNCTION pgtick.rerun(job_id uuid, scheduled_at timestamp with time zone) IS 'Runs an execution that is over once more, with the parameters its job has now. It stays as it is; returns the id of the new one.';
-
-CREATE FUNCTION pgtick.rerun_failed(task_id text DEFAULT NULL::text, user_id text DEFAULT NULL::text, error text DEFAULT NULL::text, since timestamp with time zone DEFAULT (now() - '1 day'::interval), until timestamp with time zone DEFAULT now(), max_count integer DEFAULT 1000) RETURNS integer
-    LANGUAGE plpgsql SECURITY DEFINER
-    SET search_path TO 'pg_catalog', 'pg_temp'
-    AS $$
-declare
-    wanted integer;
-    failed record;
-    started integer := 0;
-    at timestamptz := clock_timestamp();
-begin
-    if max_count is null or max_count not between 1 and 100000 then
-        raise exception 'max_count: must be 1 to 100000, not %', coalesce(max_count::text, 'null') using errcode = 'invalid_parameter_value';
-    elsif since is null or until is null or since >= until then
-        raise exception 'since: must be before until' using errcode = 'invalid_parameter_value';
-    elsif rerun_failed.task_id is not null then
-        select t.task_key into wanted from pgtick.tasks t where t.task_id = rerun_failed.task_id;
-        if not found then
-            raise exception 'task_id: no task "%" is registered', rerun_failed.task_id using errcode = 'invalid_parameter_value';
-        end if;
-    end if;
-    for failed in
-        select f.job_id, f.scheduled_at, pgtick.execution_id(f.scheduled_at, f.job_id) as execution_id
-        from pgtick.finished_executions f
-        where f.status = 'FAILED' and f.scheduled_at >= since and f.scheduled_at < until
-          and (wanted is null or f.task_key = wanted)
-          and (rerun_failed.user_id is null or f.user_id = rerun_failed.user_id)
-          and (rerun_failed.error is null or strpos(lower(f.error), lower(rerun_failed.error)) > 0)
-          and not exists (select from pgtick.jobs j where j.job_id = f.job_id and j.cancelled_at is not null)
-          and exists (select from pgtick.jobs j join pgtick.tasks t on t.task_id = j.task_id where j.job_id = f.job_id)
-          -- Not those that were rerun before.
-          and not exists (select from pgtick.pending_executions o
-                          where o.job_id = f.job_id and o.origin = 'rerun of ' || pgtick.execution_id(f.scheduled_at, f.job_id))
-          and not exists (select from pgtick.running_executions o
-                          where o.job_id = f.job_id and o.origin = 'rerun of ' || pgtick.execution_id(f.scheduled_at, f.job_id))
-          and not exists (select from pgtick.finished_executions o
-                          where o.job_id = f.job_id and o.scheduled_at > since and o.origin = 'rerun of ' || pgtick.execution_id(f.scheduled_at, f.job_id))
-        order by f.scheduled_at
-        limit max_count
-    loop
-        -- A final row stays as it is: the rerun is an execution of its own, at a time of its own.
-        perform pgtick.start_anew(pgtick.job_named(failed.job_id), at + started * interval '1 microsecond', 'rerun of ' || failed.execution_id);
-        started := started + 1;
-    end loop;
-    perform pgtick.audit('rerun_failed', coalesce(rerun_failed.task_id, 'all tasks'), jsonb_strip_nulls(jsonb_build_object('user_id', rerun_failed.user_id,
-        'error', rerun_failed.error, 'since', since, 'until', until, 'max_count', max_count, 'started', started)));
-    if started > 0 then
-        perform pgtick.tell('pgtick_due', (extract(epoch from at) * 1000000)::bigint::text);
-    end if;
-    return started;
-end $$;
-
-COMMENT ON FUNCTION pgtick.rerun_failed(task_id text, user_id text, error text, since timestamp with time zone, until timestamp with time zone, max_count integer) IS 'Starts FAILED executions anew, those that were scheduled in [since, until) and match: task_id, user_id, a part of the error. The old ones stay FAILED; none is rerun twice. Returns how many.';
 
 CREATE FUNCTION pgtick.reschedule(job_id uuid, at timestamp with time zone) RETURNS text
     LANGUAGE plpgsql SECURITY DEFINER
@@ -1847,6 +1794,59 @@ begin
 end $_$;
 
 COMMENT ON FUNCTION pgtick.retire_jobs(before timestamp with time zone) IS 'Takes the oldest day of jobs that ended before that time out of the table, and returns the name of the table it became; null when there is none. Jobs that still stand, wait or run move to jobs_standing.';
+
+CREATE FUNCTION pgtick.retry_failed(task_id text DEFAULT NULL::text, user_id text DEFAULT NULL::text, error text DEFAULT NULL::text, since timestamp with time zone DEFAULT (now() - '1 day'::interval), until timestamp with time zone DEFAULT now(), max_count integer DEFAULT 1000) RETURNS integer
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+declare
+    wanted integer;
+    failed record;
+    started integer := 0;
+    at timestamptz := clock_timestamp();
+begin
+    if max_count is null or max_count not between 1 and 100000 then
+        raise exception 'max_count: must be 1 to 100000, not %', coalesce(max_count::text, 'null') using errcode = 'invalid_parameter_value';
+    elsif since is null or until is null or since >= until then
+        raise exception 'since: must be before until' using errcode = 'invalid_parameter_value';
+    elsif retry_failed.task_id is not null then
+        select t.task_key into wanted from pgtick.tasks t where t.task_id = retry_failed.task_id;
+        if not found then
+            raise exception 'task_id: no task "%" is registered', retry_failed.task_id using errcode = 'invalid_parameter_value';
+        end if;
+    end if;
+    for failed in
+        select f.job_id, f.scheduled_at, pgtick.execution_id(f.scheduled_at, f.job_id) as execution_id
+        from pgtick.finished_executions f
+        where f.status = 'FAILED' and f.scheduled_at >= since and f.scheduled_at < until
+          and (wanted is null or f.task_key = wanted)
+          and (retry_failed.user_id is null or f.user_id = retry_failed.user_id)
+          and (retry_failed.error is null or strpos(lower(f.error), lower(retry_failed.error)) > 0)
+          and not exists (select from pgtick.jobs j where j.job_id = f.job_id and j.cancelled_at is not null)
+          and exists (select from pgtick.jobs j join pgtick.tasks t on t.task_id = j.task_id where j.job_id = f.job_id)
+          -- Not those that were retried before.
+          and not exists (select from pgtick.pending_executions o
+                          where o.job_id = f.job_id and o.origin = 'retry of ' || pgtick.execution_id(f.scheduled_at, f.job_id))
+          and not exists (select from pgtick.running_executions o
+                          where o.job_id = f.job_id and o.origin = 'retry of ' || pgtick.execution_id(f.scheduled_at, f.job_id))
+          and not exists (select from pgtick.finished_executions o
+                          where o.job_id = f.job_id and o.scheduled_at > since and o.origin = 'retry of ' || pgtick.execution_id(f.scheduled_at, f.job_id))
+        order by f.scheduled_at
+        limit max_count
+    loop
+        -- A final row stays as it is: the retry is an execution of its own, at a time of its own.
+        perform pgtick.start_anew(pgtick.job_named(failed.job_id), at + started * interval '1 microsecond', 'retry of ' || failed.execution_id);
+        started := started + 1;
+    end loop;
+    perform pgtick.audit('retry_failed', coalesce(retry_failed.task_id, 'all tasks'), jsonb_strip_nulls(jsonb_build_object('user_id', retry_failed.user_id,
+        'error', retry_failed.error, 'since', since, 'until', until, 'max_count', max_count, 'started', started)));
+    if started > 0 then
+        perform pgtick.tell('pgtick_due', (extract(epoch from at) * 1000000)::bigint::text);
+    end if;
+    return started;
+end $$;
+
+COMMENT ON FUNCTION pgtick.retry_failed(task_id text, user_id text, error text, since timestamp with time zone, until timestamp with time zone, max_count integer) IS 'Starts FAILED executions anew, those that were scheduled in [since, until) and match: task_id, user_id, a part of the error. The old ones stay FAILED; none is retried twice. Returns how many.';
 
 CREATE FUNCTION pgtick.roll_up_stats(before timestamp with time zone DEFAULT (now() - '01:00:00'::interval)) RETURNS integer
     LANGUAGE plpgsql

@@ -1,4 +1,4 @@
-"""Executions: list, show, rerun, cancel."""
+"""Executions: list, show, retry, cancel."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def show_(settings: Settings, execution_id: str, as_json: bool) -> None:
 @executions.command()
 @click.argument("execution_id")
 @click.pass_obj
-def rerun(settings: Settings, execution_id: str) -> None:
+def retry(settings: Settings, execution_id: str) -> None:
     """Run one that is over once more; prints the id of the new one."""
     known = _known(execution_id)
     with connect(settings.database_url) as connection, verbs.acting(connection, getpass.getuser()):

@@ -184,7 +184,7 @@ begin
         return case f.status
             when 'COMPLETED' then format('It is COMPLETED since %s (attempt %s, started %s after its time).', f.finished_at, f.attempt,
                 pgtick.in_words(f.started_at - f.due_at))
-            when 'FAILED' then format('It FAILED for good at %s after %s: %s. pgtick.rerun_failed starts it anew.', f.finished_at,
+            when 'FAILED' then format('It FAILED for good at %s after %s: %s. pgtick.retry_failed starts it anew.', f.finished_at,
                 case f.attempt when 1 then '1 attempt' else f.attempt || ' attempts' end, coalesce(f.error, 'no error was kept'))
             when 'CANCELLED' then format('It was CANCELLED at %s%s.', f.finished_at, coalesce(': ' || f.error, ''))
             else format('It was SKIPPED at %s: %s%s.', f.finished_at, coalesce(f.error, 'no reason was kept'),

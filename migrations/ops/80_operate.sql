@@ -1,6 +1,6 @@
--- What people on call do by hand: rerun in bulk, move, drain, look ahead.
+-- What people on call do by hand: retry in bulk, move, drain, look ahead.
 
-create or replace function pgtick.rerun_failed(task_id text default null, user_id text default null, error text default null,
+create or replace function pgtick.retry_failed(task_id text default null, user_id text default null, error text default null,
     since timestamptz default now() - interval '1 day', until timestamptz default now(), max_count integer default 1000) returns integer
 language plpgsql
 set search_path = pg_catalog, pg_temp
@@ -15,10 +15,10 @@ begin
         raise exception 'max_count: must be 1 to 100000, not %', coalesce(max_count::text, 'null') using errcode = 'invalid_parameter_value';
     elsif since is null or until is null or since >= until then
         raise exception 'since: must be before until' using errcode = 'invalid_parameter_value';
-    elsif rerun_failed.task_id is not null then
-        select t.task_key into wanted from pgtick.tasks t where t.task_id = rerun_failed.task_id;
+    elsif retry_failed.task_id is not null then
+        select t.task_key into wanted from pgtick.tasks t where t.task_id = retry_failed.task_id;
         if not found then
-            raise exception 'task_id: no task "%" is registered', rerun_failed.task_id using errcode = 'invalid_parameter_value';
+            raise exception 'task_id: no task "%" is registered', retry_failed.task_id using errcode = 'invalid_parameter_value';
         end if;
     end if;
     for failed in
@@ -26,33 +26,33 @@ begin
         from pgtick.finished_executions f
         where f.status = 'FAILED' and f.scheduled_at >= since and f.scheduled_at < until
           and (wanted is null or f.task_key = wanted)
-          and (rerun_failed.user_id is null or f.user_id = rerun_failed.user_id)
-          and (rerun_failed.error is null or strpos(lower(f.error), lower(rerun_failed.error)) > 0)
+          and (retry_failed.user_id is null or f.user_id = retry_failed.user_id)
+          and (retry_failed.error is null or strpos(lower(f.error), lower(retry_failed.error)) > 0)
           and not exists (select from pgtick.jobs j where j.job_id = f.job_id and j.cancelled_at is not null)
           and exists (select from pgtick.jobs j join pgtick.tasks t on t.task_id = j.task_id where j.job_id = f.job_id)
-          -- Not those that were rerun before.
+          -- Not those that were retried before.
           and not exists (select from pgtick.pending_executions o
-                          where o.job_id = f.job_id and o.origin = 'rerun of ' || pgtick.execution_id(f.scheduled_at, f.job_id))
+                          where o.job_id = f.job_id and o.origin = 'retry of ' || pgtick.execution_id(f.scheduled_at, f.job_id))
           and not exists (select from pgtick.running_executions o
-                          where o.job_id = f.job_id and o.origin = 'rerun of ' || pgtick.execution_id(f.scheduled_at, f.job_id))
+                          where o.job_id = f.job_id and o.origin = 'retry of ' || pgtick.execution_id(f.scheduled_at, f.job_id))
           and not exists (select from pgtick.finished_executions o
-                          where o.job_id = f.job_id and o.scheduled_at > since and o.origin = 'rerun of ' || pgtick.execution_id(f.scheduled_at, f.job_id))
+                          where o.job_id = f.job_id and o.scheduled_at > since and o.origin = 'retry of ' || pgtick.execution_id(f.scheduled_at, f.job_id))
         order by f.scheduled_at
         limit max_count
     loop
-        -- A final row stays as it is: the rerun is an execution of its own, at a time of its own.
-        perform pgtick.start_anew(pgtick.job_named(failed.job_id), at + started * interval '1 microsecond', 'rerun of ' || failed.execution_id);
+        -- A final row stays as it is: the retry is an execution of its own, at a time of its own.
+        perform pgtick.start_anew(pgtick.job_named(failed.job_id), at + started * interval '1 microsecond', 'retry of ' || failed.execution_id);
         started := started + 1;
     end loop;
-    perform pgtick.audit('rerun_failed', coalesce(rerun_failed.task_id, 'all tasks'), jsonb_strip_nulls(jsonb_build_object('user_id', rerun_failed.user_id,
-        'error', rerun_failed.error, 'since', since, 'until', until, 'max_count', max_count, 'started', started)));
+    perform pgtick.audit('retry_failed', coalesce(retry_failed.task_id, 'all tasks'), jsonb_strip_nulls(jsonb_build_object('user_id', retry_failed.user_id,
+        'error', retry_failed.error, 'since', since, 'until', until, 'max_count', max_count, 'started', started)));
     if started > 0 then
         perform pgtick.tell('pgtick_due', (extract(epoch from at) * 1000000)::bigint::text);
     end if;
     return started;
 end $$;
-comment on function pgtick.rerun_failed is
-    'Starts FAILED executions anew, those that were scheduled in [since, until) and match: task_id, user_id, a part of the error. The old ones stay FAILED; none is rerun twice. Returns how many.';
+comment on function pgtick.retry_failed is
+    'Starts FAILED executions anew, those that were scheduled in [since, until) and match: task_id, user_id, a part of the error. The old ones stay FAILED; none is retried twice. Returns how many.';
 
 create or replace function pgtick.reschedule(job_id uuid, at timestamptz) returns text
 language plpgsql

@@ -29,12 +29,12 @@ begin
           and (with_error is null or strpos(lower(f.error), with_error) > 0)
           and exists (select from pgtick.jobs j join pgtick.tasks t using (task_id) where j.job_id = f.job_id and j.cancelled_at is null)
           and not exists (select from pgtick.pending_executions o
-                          where o.job_id = f.job_id and o.origin = 'rerun of ' || pgtick.execution_id(f.scheduled_at, f.job_id))
+                          where o.job_id = f.job_id and o.origin = 'retry of ' || pgtick.execution_id(f.scheduled_at, f.job_id))
           and not exists (select from pgtick.running_executions o
-                          where o.job_id = f.job_id and o.origin = 'rerun of ' || pgtick.execution_id(f.scheduled_at, f.job_id))
+                          where o.job_id = f.job_id and o.origin = 'retry of ' || pgtick.execution_id(f.scheduled_at, f.job_id))
           and not exists (select from pgtick.finished_executions o
                           where o.job_id = f.job_id and o.scheduled_at > f.scheduled_at
-                            and o.origin = 'rerun of ' || pgtick.execution_id(f.scheduled_at, f.job_id))
+                            and o.origin = 'retry of ' || pgtick.execution_id(f.scheduled_at, f.job_id))
         order by f.scheduled_at, f.job_id
         limit max_count;
         return;
@@ -107,7 +107,7 @@ begin
                 perform pgtick.stop_execution(found_one.job_id, found_one.scheduled_at);
             elsif op.action = 'rerun' then
                 perform pgtick.start_anew(pgtick.job_named(found_one.job_id), at + seen * interval '1 microsecond',
-                    'rerun of ' || pgtick.execution_id(found_one.scheduled_at, found_one.job_id));
+                    'retry of ' || pgtick.execution_id(found_one.scheduled_at, found_one.job_id));
             else
                 perform pgtick.reschedule(found_one.job_id, op.at);
             end if;
@@ -146,7 +146,7 @@ begin
     if not exists (select from pgtick.finished_executions f where f.job_id = rerun.job_id and f.scheduled_at = rerun.scheduled_at) then
         raise exception 'execution_id: execution % is not over', old_id using errcode = 'object_not_in_prerequisite_state';
     end if;
-    made := pgtick.start_anew(job, at, 'rerun of ' || old_id);
+    made := pgtick.start_anew(job, at, 'retry of ' || old_id);
     perform pgtick.audit('rerun', old_id, jsonb_build_object('execution_id', made));
     perform pgtick.tell('pgtick_due', (extract(epoch from at) * 1000000)::bigint::text);
     return made;

@@ -64,7 +64,7 @@ def test_a_failed_execution_runs_again_as_a_new_one_that_names_it(api: Api, rows
     answers = [api.call("POST", f"/executions/{old}/rerun", headers=headers) for _ in range(2)]
     assert [answer.status_code for answer in answers] == [201, 201]
     new = answers[0].json
-    assert new["origin"] == f"rerun of {old}"
+    assert new["origin"] == f"retry of {old}"
     assert (new["status"], new["job_id"]) == ("PENDING", job_id)
     assert answers[0].headers["Location"] == f"/executions/{new['execution_id']}"
     assert answers[1].json["execution_id"] == new["execution_id"], "the same key, the same execution"

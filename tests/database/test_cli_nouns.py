@@ -69,7 +69,7 @@ def test_a_job_is_added_listed_shown_and_cancelled(rows: Rows) -> None:
         (("jobs", "list", "--task", "nope"), 2, "no task 'nope' is registered"),
         (("jobs", "list", "--since", "yesterday"), 2, "ISO 8601"),
         (("executions", "show", "x"), 2, "is no id of an execution"),
-        (("executions", "rerun", "1-01a22b71-1d75-740f-a9c2-cdb05c1549c9"), 1, "there is no job"),
+        (("executions", "retry", "1-01a22b71-1d75-740f-a9c2-cdb05c1549c9"), 1, "there is no job"),
         (("executions", "cancel", "1-01a22b71-1d75-740f-a9c2-cdb05c1549c9"), 1, "there is no execution"),
         (("tasks", "show", "nope"), 1, "there is no task"),
         (("workers", "drain", "nowhere"), 1, "no worker"),
@@ -95,7 +95,7 @@ def test_executions_that_are_coming_are_listed_when_they_are_asked_for(rows: Row
         assert [row["status"] for row in read("executions", "list", *asked)] == ["PENDING"]
 
 
-def test_executions_are_listed_shown_rerun_and_cancelled(rows: Rows) -> None:
+def test_executions_are_listed_shown_retried_and_cancelled(rows: Rows) -> None:
     job_id = rows.job()
     rows.finished(job_id, 0, "FAILED", error="boom\nbang")
     rows.finished(rows.job("bob", "make_report"), 1)
@@ -105,8 +105,8 @@ def test_executions_are_listed_shown_rerun_and_cancelled(rows: Rows) -> None:
     assert [row["user_id"] for row in read("executions", "list", "--oldest-first", "-n", "1")] == ["ann"]
     assert len(call("executions", "list").output.splitlines()) == 3, "one line each"
     assert read("executions", "show", failed["execution_id"])["status"] == "FAILED"
-    new = call("executions", "rerun", failed["execution_id"]).output.strip()
-    assert read("executions", "show", new)["origin"] == f"rerun of {failed['execution_id']}"
+    new = call("executions", "retry", failed["execution_id"]).output.strip()
+    assert read("executions", "show", new)["origin"] == f"retry of {failed['execution_id']}"
     assert call("executions", "cancel", new).output == "it is CANCELLED\n"
     over = call("executions", "cancel", failed["execution_id"])
     assert (over.exit_code, over.output) == (1, "it is FAILED\n")
@@ -130,7 +130,7 @@ def test_the_shell_completes_nouns_verbs_and_options() -> None:
     assert "_PGTICK_COMPLETE=bash_complete" in source
     for words, wanted in (
         ("pgtick jo", "jobs"),
-        ("pgtick executions re", "rerun"),
+        ("pgtick executions re", "retry"),
         ("pgtick jobs list --st", "--status"),
     ):
         done = subprocess.run(

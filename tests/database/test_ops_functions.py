@@ -1,4 +1,4 @@
-"""What people on call do in psql: ask why something does not run, pause, resume, rerun, move, drain."""
+"""What people on call do in psql: ask why something does not run, pause, resume, retry, move, drain."""
 
 from __future__ import annotations
 
@@ -299,7 +299,7 @@ def cancelled(connection: Connection) -> UUID:
         (completed, r"^It is COMPLETED since .* \(attempt 1, started 0 ms after its time\)\.$"),
         (
             failed,
-            r"^It FAILED for good at .* after 4 attempts: ValueError: no\. pgtick\.rerun_failed starts it anew\.$",
+            r"^It FAILED for good at .* after 4 attempts: ValueError: no\. pgtick\.retry_failed starts it anew\.$",
         ),
         (skipped, r"^It was SKIPPED at .*: the run before it was not over\.$"),
         (cancelled, r"^It was CANCELLED at "),
@@ -372,30 +372,30 @@ def test_run_now_makes_one_more_execution_also_while_paused(connection: Connecti
     ).fetchone() == (execution_id, "run_now", "wait", True)
 
 
-# ── rerun, reschedule, drain, next runs ──────────────────────────────────────────────────────────────────────────────
+# ── retry, reschedule, drain, next runs ──────────────────────────────────────────────────────────────────────────────
 
 
-def test_rerun_failed_starts_what_matches_once_and_leaves_the_final_rows(connection: Connection) -> None:
+def test_retry_failed_starts_what_matches_once_and_leaves_the_final_rows(connection: Connection) -> None:
     jobs = [create(connection) for _ in range(3)]
     finish(connection, jobs[0], "FAILED", "TimeoutError: smtp 50%")
     finish(connection, jobs[1], "FAILED", "ValueError: no")
     finish(connection, jobs[2], "COMPLETED")
     later = "now() + interval '1 minute'"
-    assert value(connection, f"select pgtick.rerun_failed(error => 'smtp 50%%', until => {later})") == 1
+    assert value(connection, f"select pgtick.retry_failed(error => 'smtp 50%%', until => {later})") == 1
     assert value(connection, "select job_id from pgtick.pending_executions") == jobs[0]
-    assert value(connection, f"select pgtick.rerun_failed('send_email', max_count => 10, until => {later})") == 1
-    assert value(connection, f"select pgtick.rerun_failed(until => {later})") == 0, "none twice"
+    assert value(connection, f"select pgtick.retry_failed('send_email', max_count => 10, until => {later})") == 1
+    assert value(connection, f"select pgtick.retry_failed(until => {later})") == 0, "none twice"
     assert value(connection, "select count(*) from pgtick.finished_executions where status = 'FAILED'") == 2
     assert {origin[:9] for (origin,) in connection.execute("select origin from pgtick.pending_executions")} == {
-        "rerun of "
+        "retry of "
     }
 
 
-def test_rerun_failed_leaves_cancelled_jobs_and_other_times_alone(connection: Connection) -> None:
+def test_retry_failed_leaves_cancelled_jobs_and_other_times_alone(connection: Connection) -> None:
     job_id = failed(connection)
-    assert value(connection, "select pgtick.rerun_failed(until => now() - interval '1 hour')") == 0
+    assert value(connection, "select pgtick.retry_failed(until => now() - interval '1 hour')") == 0
     connection.execute("select pgtick.cancel_job(%s)", [job_id])
-    assert value(connection, "select pgtick.rerun_failed(until => now() + interval '1 minute')") == 0
+    assert value(connection, "select pgtick.retry_failed(until => now() + interval '1 minute')") == 0
 
 
 @pytest.mark.parametrize("to", ["2026-12-24T18:00:00Z", "2035-12-24T18:00:00Z"])
@@ -441,9 +441,9 @@ def test_next_runs_in_order_of_time(connection: Connection) -> None:
         ("reschedule(gen_random_uuid(), now())", "job_id"),
         ("reschedule((select job_id from pgtick.jobs), 'infinity')", "at"),
         ("reschedule((select job_id from pgtick.jobs), null)", "at"),
-        ("rerun_failed('no_such_task')", "task_id"),
-        ("rerun_failed(max_count => 0)", "max_count"),
-        ("rerun_failed(since => now(), until => now())", "since"),
+        ("retry_failed('no_such_task')", "task_id"),
+        ("retry_failed(max_count => 0)", "max_count"),
+        ("retry_failed(since => now(), until => now())", "since"),
         ("drain_worker('nobody')", "worker"),
         ("pause_job((select job_id from pgtick.jobs))", "job_id"),
     ],
@@ -471,7 +471,7 @@ def test_every_deed_is_in_the_audit_log(connection: Connection) -> None:
         connection.execute("select pgtick.pause_job(%s, 'holidays')", [daily])
         connection.execute("select pgtick.resume_job(%s)", [daily])
         connection.execute("select pgtick.run_now(%s)", [daily])
-        connection.execute("select pgtick.rerun_failed()")
+        connection.execute("select pgtick.retry_failed()")
         connection.execute("select pgtick.drain_worker('host')")
     connection.execute("select pgtick.cancel_job(%s)", [once])
     found = connection.execute(
@@ -482,7 +482,7 @@ def test_every_deed_is_in_the_audit_log(connection: Connection) -> None:
         "pause",
         "resume",
         "run_now",
-        "rerun_failed",
+        "retry_failed",
         "drain_worker",
         "cancel",
     ]

@@ -111,7 +111,7 @@ def test_an_operator_acts_through_functions_and_is_on_record(owner_dsn: str, con
         operator.execute("select pgtick.pause_job(%s, 'holidays')", created)
         operator.execute("select pgtick.resume_job(%s)", created)
         operator.execute("select pgtick.run_now(%s)", created)
-        operator.execute("select pgtick.rerun_failed()")
+        operator.execute("select pgtick.retry_failed()")
         operator.execute("select pgtick.cancel_job(%s)", created)
         assert operator.execute("select distinct db_user from pgtick.audit_log").fetchall() == [
             (roles.login("operator"),)

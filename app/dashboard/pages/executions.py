@@ -65,7 +65,7 @@ def execution(execution_id: str) -> Response:
         worker=worker.get(found["worker_id"]),
         steps=steps(found),
         final=found["status"] in FINAL,
-        origin=ExecutionId.parse(str(found["origin"] or "").removeprefix("rerun of ")),
+        origin=ExecutionId.parse(str(found["origin"] or "").removeprefix("retry of ")),
         acts=acts.of_execution(found),
     )
 
