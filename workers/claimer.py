@@ -316,7 +316,7 @@ class Claimer:
     async def _take_back(self, unanswered: range) -> None:
         """Hands back what a claim took whose answer got lost on the way: nobody runs it."""
         connection = await self._link.connection()
-        cursor = await connection.execute(queries.release, {"claims": list(unanswered)})
+        cursor = await connection.execute(queries.release, {"claims": list(unanswered), "due": []})
         if count := len(await cursor.fetchall()):
             emit("claims_taken_back", executions=count)
         self._last_claim = unanswered[-1]

@@ -127,7 +127,7 @@ class Janitor:
         unknown = self._unknown & (found - self._claims.keys())
         self._unknown = found - unknown
         if unknown:
-            cursor = await connection.execute(queries.release, {"claims": list(unknown)})
+            cursor = await connection.execute(queries.release, {"claims": sorted(unknown), "due": []})
             emit("claims_taken_back", executions=len(await cursor.fetchall()))
             self._wake_claimer()
 

@@ -208,7 +208,7 @@ class Reporter:
             self._claims.pop(execution.claim_id, None)
 
     async def _write(self, batch: list[Report]) -> None:
-        completed, finished, retried, released, snoozed = self._sort(batch)
+        completed, finished, retried, released = self._sort(batch)
         stood: set[int] = set()
         connection = await self._link.connection()
         for statement, columns in (
@@ -216,7 +216,6 @@ class Reporter:
             (queries.finish, finished),
             (queries.retry, retried),
             (queries.release, released),
-            (queries.snooze, snoozed),
         ):
             if columns["claims"]:
                 cursor = connection.cursor(binary=True)
@@ -239,10 +238,9 @@ class Reporter:
             self._in_doubt.discard(execution.claim_id)
         if any(execution.task.limited for execution, _, _ in batch):
             self._on_room()
-        if released["claims"]:
+        if handed_back := [execution.due_at for execution, outcome, _ in batch if isinstance(outcome, Released)]:
             # Workers look behind what they have claimed already only now and then.
-            earliest = min(e.due_at for e, outcome, _ in batch if isinstance(outcome, Released))
-            await connection.execute("select pgtick.tell(%s, %s)", [channel.DUE, str(int(earliest * 1e6))])
+            await connection.execute("select pgtick.tell(%s, %s)", [channel.DUE, str(int(min(handed_back) * 1e6))])
 
     def _sort(self, batch: list[Report]) -> tuple[dict[str, list[Any]], ...]:
         """The columns of each kind of outcome, in the order of their claims."""
@@ -256,8 +254,7 @@ class Reporter:
             "charged": [],
         }
         retried: dict[str, list[Any]] = {"claims": [], "due": [], "errors": []}
-        released: dict[str, list[Any]] = {"claims": []}
-        snoozed: dict[str, list[Any]] = {"claims": [], "due": []}
+        released: dict[str, list[Any]] = {"claims": [], "due": []}
         for execution, outcome, at in sorted(batch, key=lambda report: report[0].claim_id):
             if isinstance(outcome, Completed):
                 completed["claims"].append(execution.claim_id)
@@ -275,12 +272,10 @@ class Reporter:
                 finished["finished"].append(at)
                 finished["errors"].append(self._error(execution, outcome, at))
                 finished["charged"].append(outcome.charged if isinstance(outcome, Ended) else True)
-            elif isinstance(outcome, Snoozed):
-                snoozed["claims"].append(execution.claim_id)
-                snoozed["due"].append(at + bounded(outcome.seconds))
             else:
                 released["claims"].append(execution.claim_id)
-        return completed, finished, retried, released, snoozed
+                released["due"].append(at + bounded(outcome.seconds) if isinstance(outcome, Snoozed) else None)
+        return completed, finished, retried, released
 
     def _is_retried(self, execution: Execution, outcome: Failed) -> bool:
         return not outcome.final and execution.attempt <= execution.max_retries
