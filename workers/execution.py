@@ -110,6 +110,10 @@ class Execution:
     def __lt__(self, other: Execution) -> bool:
         return bool(self.due_at < other.due_at)
 
+    def is_retried_after(self, failure: Failed) -> bool:
+        """Whether another attempt follows."""
+        return not failure.final and self.attempt <= self.max_retries
+
     def decode_parameters(self) -> dict[str, Any]:
         """The job's parameters; raises Unreadable when they cannot be had."""
         if self.unreadable is not None:
@@ -172,6 +176,9 @@ class Snoozed:
 
 
 Outcome = Completed | Failed | Ended | Released | Snoozed
+
+Report = tuple[Execution, Outcome, float]
+"""An execution, how it ended, and when (seconds since the epoch, database clock)."""
 
 
 def storable(text: str, limit: int = ERROR_LIMIT) -> str:

@@ -8,29 +8,21 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
-import psycopg
-
 from app.clock import Clock
 from app.domain.retry import DAY_S
 from app.events import emit
 from app.settings import Settings
 from app.store import arrays, channel, queries
-from app.store.connections import is_retryable
-from workers.execution import Completed, Ended, Execution, Failed, Outcome, Released, Snoozed, storable
+from workers.delivery import Delivery
+from workers.execution import Completed, Ended, Execution, Failed, Outcome, Released, Report, Snoozed
 from workers.loop import Link
 from workers.stats import Stats
 
 STATS_PAUSE_S = 10.0
-HELD_PAUSE_S = 1.0
-"""Pause between tries to report on rows that somebody else has locked."""
-
 MOST_WAITING = 10_000
 """Outcomes in memory: a server that writes slower than workers run must not fill it."""
 PROGRESS_PAUSE_S = 1.0
 """How often what executions say of their progress is stored."""
-
-Report = tuple[Execution, Outcome, float]
-"""An execution, how it ended, and when (seconds since the epoch, database clock)."""
 
 
 def bounded(seconds: float) -> float:
@@ -62,16 +54,14 @@ class Reporter:
         self._progress_stored_at = 0.0
         self._on_room = on_room
         self._queue: list[Report] = []
-        self._held: list[Report] = []
-        self._held_until = 0.0
-        self._in_doubt: set[int] = set()
+        self._delivery = Delivery(link, claims, self._write)
         self._awaited: set[Any] = set()
         self.stats = Stats()
         self._stats_stored_at = time.monotonic()
 
     @property
     def backlog(self) -> int:
-        return len(self._queue) + len(self._held)
+        return len(self._queue) + len(self._delivery.held)
 
     @property
     def behind(self) -> bool:
@@ -86,7 +76,7 @@ class Reporter:
         self.stats.add(execution, outcome, now)
         if isinstance(outcome, Failed):
             emit(
-                "execution_retrying" if self._is_retried(execution, outcome) else "execution_failed",
+                "execution_retrying" if execution.is_retried_after(outcome) else "execution_failed",
                 execution_id=execution.execution_id,
                 task_id=execution.task.task_id,
                 attempt=execution.attempt,
@@ -98,12 +88,11 @@ class Reporter:
     async def tick(self) -> float:
         while self._queue:
             batch = self._queue[: self._settings.report_batch]
-            await self._store(batch)
+            await self._delivery.deliver(batch)
             del self._queue[: len(batch)]
         if self._awaited:
             await self._settle()
-        if self._held and time.monotonic() >= self._held_until:
-            await self._store_held()
+        await self._delivery.deliver_held()
         if self._progress and time.monotonic() - self._progress_stored_at > PROGRESS_PAUSE_S:
             await self._store_progress()
         if time.monotonic() - self._stats_stored_at > STATS_PAUSE_S:
@@ -131,82 +120,6 @@ class Reporter:
             connection = await self._link.connection()
             await connection.execute(queries.add_stats, {**columns, "worker_id": self._worker_id})
 
-    async def _store(self, batch: list[Report]) -> None:
-        if not batch:
-            return
-        try:
-            await self._write(batch)
-        except Exception as error:
-            # Some of it may have been stored, and only the answer got lost.
-            self._in_doubt |= {execution.claim_id for execution, _, _ in batch}
-            if isinstance(error, psycopg.errors.LockNotAvailable):
-                await self._store_around(batch, error)
-                return
-            if is_retryable(error):
-                raise
-            # One outcome that cannot be stored must not hold up the others.
-            if len(batch) > 1:
-                for report in batch:
-                    await self._store([report])
-            else:
-                await self._store_what_can_be(batch[0], error)
-
-    async def _store_held(self) -> None:
-        """Tries those rows again that are free by now, without waiting for the others."""
-        locked = await self._locked(self._held)
-        free = [report for report in self._held if report[0].claim_id not in locked]
-        self._held = [report for report in self._held if report[0].claim_id in locked]
-        self._held_until = time.monotonic() + HELD_PAUSE_S
-        try:
-            await self._store(free)
-        except BaseException:
-            self._held += free  # what was stored of it will be refused
-            raise
-
-    async def _locked(self, batch: list[Report]) -> set[int]:
-        connection = await self._link.connection()
-        claims = [execution.claim_id for execution, _, _ in batch]
-        cursor = await connection.execute(queries.locked_claims, {"claims": claims})
-        return {row[0] for row in await cursor.fetchall()}
-
-    async def _store_around(self, batch: list[Report], error: psycopg.Error) -> None:
-        """Somebody has locked rows of running executions and is in no hurry: the others are stored."""
-        locked = await self._locked(batch)
-        if not locked:
-            raise error
-        await self._store([report for report in batch if report[0].claim_id not in locked])
-        self._held += [report for report in batch if report[0].claim_id in locked]
-        self._held_until = time.monotonic() + HELD_PAUSE_S
-        emit("reports_held", executions=len(self._held), claim_ids=sorted(locked)[:5])
-
-    async def _store_what_can_be(self, report: Report, error: Exception) -> None:
-        """The status change at least: without the result or error that the database, or a line of ours, refuses."""
-        execution, outcome, finished_at = report
-        emit("report_unstorable", execution_id=execution.execution_id, claim_id=execution.claim_id, error=error)
-        try:
-            if isinstance(error, psycopg.errors.CheckViolation):
-                # The hour of history of an execution that waited very long may be gone.
-                connection = await self._link.connection()
-                await connection.execute("select pgtick.ensure_partitions()")
-                await connection.execute(queries.move_claim, {"claim_id": execution.claim_id})
-                await self._write([report])
-            elif isinstance(error, psycopg.errors.UniqueViolation):
-                # A final row is there already, put in by hand: it stands.
-                connection = await self._link.connection()
-                await connection.execute(queries.drop_claim, {"claim_id": execution.claim_id})
-                self._claims.pop(execution.claim_id, None)
-            else:
-                was = f"{outcome.error}; " if isinstance(outcome, Failed) else ""
-                said = storable(f"{was}the outcome could not be stored: {error}")
-                await self._write([(execution, Failed(said, final=True), finished_at)])
-        except Exception as again:
-            if is_retryable(again):
-                raise
-            emit("report_given_up", execution_id=execution.execution_id, claim_id=execution.claim_id, error=again)
-            connection = await self._link.connection()
-            await connection.execute(queries.disown, {"claim_id": execution.claim_id})
-            self._claims.pop(execution.claim_id, None)
-
     async def _write(self, batch: list[Report]) -> None:
         completed, finished, retried, released = self._sort(batch)
         stood: set[int] = set()
@@ -233,9 +146,9 @@ class Reporter:
                     claim_id=execution.claim_id,
                     attempt=execution.attempt,
                     outcome=type(outcome).__name__,
-                    in_doubt=execution.claim_id in self._in_doubt,
+                    in_doubt=execution.claim_id in self._delivery.in_doubt,
                 )
-            self._in_doubt.discard(execution.claim_id)
+            self._delivery.in_doubt.discard(execution.claim_id)
         if any(execution.task.limited for execution, _, _ in batch):
             self._on_room()
         if handed_back := [execution.due_at for execution, outcome, _ in batch if isinstance(outcome, Released)]:
@@ -261,7 +174,7 @@ class Reporter:
                 completed["started"].append(execution.started_at)
                 completed["finished"].append(at)
                 completed["results"].append(outcome.result)
-            elif isinstance(outcome, Failed) and self._is_retried(execution, outcome):
+            elif isinstance(outcome, Failed) and execution.is_retried_after(outcome):
                 retried["claims"].append(execution.claim_id)
                 retried["due"].append(at + self._delay_s(execution, outcome))
                 retried["errors"].append(self._error(execution, outcome, at))
@@ -276,9 +189,6 @@ class Reporter:
                 released["claims"].append(execution.claim_id)
                 released["due"].append(at + bounded(outcome.seconds) if isinstance(outcome, Snoozed) else None)
         return completed, finished, retried, released
-
-    def _is_retried(self, execution: Execution, outcome: Failed) -> bool:
-        return not outcome.final and execution.attempt <= execution.max_retries
 
     def _delay_s(self, execution: Execution, outcome: Failed) -> float:
         backoff = execution.task.backoff

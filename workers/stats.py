@@ -54,10 +54,10 @@ class Stats:
         if isinstance(outcome, Completed):
             counts.completed += 1
         elif isinstance(outcome, Failed):
-            if execution.attempt > execution.max_retries or outcome.final:
-                counts.failed += 1
-            else:
+            if execution.is_retried_after(outcome):
                 counts.retried += 1
+            else:
+                counts.failed += 1
 
     def take(self) -> dict[str, list[Any]] | None:
         """The columns of `add_stats.sql` for all that was counted since the last time; None when that is nothing."""
