@@ -38,7 +38,7 @@ LEVELS = {
     "report_unstorable": logging.ERROR,
     "report_given_up": logging.ERROR,
     "reports_held": logging.WARNING,
-    "claims_taken_back": logging.WARNING,
+    "claims_handed_back": logging.WARNING,
     "schedule_broken": logging.ERROR,
     "retention_failed": logging.WARNING,
     "request_failed": logging.ERROR,

@@ -153,7 +153,7 @@ class Claimer:
     async def tick(self) -> float:
         """Claims once for each pool with free places; returns the pause until the next claims in seconds."""
         if self._unanswered is not None:
-            await self._take_back(self._unanswered)
+            await self._hand_back(self._unanswered)
         again = found = self.starved = False
         self._look_again_at = float("inf")
         for places in self._slots:
@@ -170,7 +170,7 @@ class Claimer:
             found = found or claimed > 0
             self.starved = self.starved or places.free == 0
         if self._unsettled:
-            await self._settle()
+            await self._settle_waiting()
         if again and not self.starved:
             return 0.0
         # What comes due within the time claimed ahead must be seen before it is due.
@@ -230,7 +230,7 @@ class Claimer:
                 raise
             # It has rights on the table alone, granted by hand. What was taken before this is handed back.
             self._through_parent = True
-            await self._take_back(self._unanswered)
+            await self._hand_back(self._unanswered)
             return wanted
         mine = [row for row in rows if row[CLAIM] > 0]
         if len(rows) > FEW and mine:
@@ -306,19 +306,19 @@ class Claimer:
         self._look_again_at = min([self._look_again_at, *ahead])
         return bool(ahead)
 
-    async def _settle(self) -> None:
+    async def _settle_waiting(self) -> None:
         connection = await self._link.connection()
         cursor = await connection.execute(queries.settle_waiting, {"job_ids": list(self._unsettled)})
         self._unsettled = set((await cursor.fetchone() or [()])[0])
         if self._unsettled:
             self._look_again_at = self._clock.now()
 
-    async def _take_back(self, unanswered: range) -> None:
+    async def _hand_back(self, unanswered: range) -> None:
         """Hands back what a claim took whose answer got lost on the way: nobody runs it."""
         connection = await self._link.connection()
         cursor = await connection.execute(queries.release, {"claims": list(unanswered), "due": []})
         if count := len(await cursor.fetchall()):
-            emit("claims_taken_back", executions=count)
+            emit("claims_handed_back", executions=count)
         self._last_claim = unanswered[-1]
         self._unanswered = None
         self.look_at_everything()

@@ -49,11 +49,11 @@ class Execution:
         "losses",
         "lost",
         "max_retries",
+        "over",
         "parameters",
         "reported",
         "revoked",
         "scheduled_us",
-        "settled",
         "started_at",
         "suspect",
         "taken_at",
@@ -97,7 +97,8 @@ class Execution:
         self.entered = False
         """Whether its run has taken its first step: before that, cancelling the asyncio task would end it unseen."""
         self.reported = False
-        self.settled = False
+        self.over = False
+        """Whether its place is free again, and its outcome passed on."""
         self.lost = False
         self.interrupted = False
         self.cancel_requested = False

@@ -54,9 +54,9 @@ class Janitor:
         for chore in (
             self.keep_partitions,
             self.recover,
-            self.take_back,
-            self.settle,
-            self.free,
+            self.hand_back,
+            self.settle_waiting,
+            self.free_unlimited,
             self.operate,
             self.retire,
             self._guards.look,
@@ -119,7 +119,7 @@ class Janitor:
             self._wake_claimer()
         return recovered
 
-    async def take_back(self) -> None:
+    async def hand_back(self) -> None:
         """Hands back claims of this worker that it has not known of for two rounds: nobody runs them."""
         connection = await self._link.connection()
         facts = {"worker_id": self._worker_id, "known": list(self._claims)}
@@ -128,15 +128,15 @@ class Janitor:
         self._unknown = found - unknown
         if unknown:
             cursor = await connection.execute(queries.release, {"claims": sorted(unknown), "due": []})
-            emit("claims_taken_back", executions=len(await cursor.fetchall()))
+            emit("claims_handed_back", executions=len(await cursor.fetchall()))
             self._wake_claimer()
 
-    async def settle(self) -> None:
+    async def settle_waiting(self) -> None:
         """Sees to executions that wait for a run whose worker died before it could say that it was over."""
         connection = await self._link.connection()
         await connection.execute(queries.settle_waiting, {"job_ids": None})
 
-    async def free(self) -> None:
+    async def free_unlimited(self) -> None:
         """Lets go what came in for a task while its limits were being lifted."""
         connection = await self._link.connection()
         cursor = await connection.execute("select pgtick.free_unlimited()")

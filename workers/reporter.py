@@ -91,7 +91,7 @@ class Reporter:
             await self._delivery.deliver(batch)
             del self._queue[: len(batch)]
         if self._awaited:
-            await self._settle()
+            await self._settle_waiting()
         await self._delivery.deliver_held()
         if self._progress and time.monotonic() - self._progress_stored_at > PROGRESS_PAUSE_S:
             await self._store_progress()
@@ -99,7 +99,7 @@ class Reporter:
             await self.store_stats()
         return self._settings.report_s
 
-    async def _settle(self) -> None:
+    async def _settle_waiting(self) -> None:
         """Starts what has waited for these runs to end; jobs in the middle of a change have their turn next time."""
         connection = await self._link.connection()
         cursor = await connection.execute(queries.settle_waiting, {"job_ids": list(self._awaited)})

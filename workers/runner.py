@@ -121,14 +121,14 @@ class Runner:
         except BaseException as error:
             outcome = failure(error)
         finally:
-            self._settle(execution, outcome)
+            self._end(execution, outcome)
 
-    def _settle(self, execution: Execution, outcome: Outcome) -> None:
+    def _end(self, execution: Execution, outcome: Outcome) -> None:
         """Frees the place and reports, once: an abandoned run may still come to its end."""
-        if execution.settled:
+        if execution.over:
             self.abandoned.pop(execution, None)
             return
-        execution.settled = True
+        execution.over = True
         self._running.discard(execution)
         places = self._places[execution.task.pool]
         places.taken -= 1
@@ -139,7 +139,7 @@ class Runner:
 
     def _abandon(self, execution: Execution, outcome: Outcome) -> None:
         """Gives up a run that does not end although it should: its place goes to others."""
-        if execution.settled:
+        if execution.over:
             return
         self.abandoned[execution] = execution.task.task_id
         emit(
@@ -149,7 +149,7 @@ class Runner:
             attempt=execution.attempt,
             abandoned=len(self.abandoned),
         )
-        self._settle(execution, outcome)
+        self._end(execution, outcome)
 
     def _refusal(self, execution: Execution) -> Outcome | None:
         if execution.cancel_requested or execution.revoked:
@@ -262,7 +262,7 @@ class Runner:
         """Stops these executions if they are here: their cancellation was asked for."""
         for claim_id in claim_ids:
             execution = self.claims.get(claim_id)
-            if execution is not None and not execution.settled:
+            if execution is not None and not execution.over:
                 execution.cancel_requested = True
                 self._interrupt(execution)
 
@@ -283,14 +283,14 @@ class Runner:
 
     def _forget(self, execution: Execution) -> None:
         """One that has not started and is no longer ours."""
-        execution.lost = execution.settled = True
+        execution.lost = execution.over = True
         self.claims.pop(execution.claim_id, None)
         self._places[execution.task.pool].taken -= 1
         emit("lease_lost", execution_id=execution.execution_id, claim_id=execution.claim_id, attempt=execution.attempt)
         self._on_free()
 
     def _interrupt(self, execution: Execution) -> None:
-        if execution.settled or execution.interrupted:
+        if execution.over or execution.interrupted:
             return
         if execution.context is not None:
             execution.context.cancelled.set()

@@ -54,9 +54,9 @@ class Call:
 
     def tell(self, outcome: tuple[Any, BaseException | None]) -> None:
         with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
-            self._loop.call_soon_threadsafe(self._settle, outcome)
+            self._loop.call_soon_threadsafe(self._resolve, outcome)
 
-    def _settle(self, outcome: tuple[Any, BaseException | None]) -> None:
+    def _resolve(self, outcome: tuple[Any, BaseException | None]) -> None:
         if not self.done.done():
             self.done.set_result(outcome)
 

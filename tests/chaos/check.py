@@ -22,7 +22,7 @@ SERVER_RECOVERY_S = {"restart fast": 2.0, "restart immediate": 2.0, "fail over":
 ON_SERVER = set(SERVER_RECOVERY_S)
 STARTED = re.compile(r"worker_started worker_id=(\d+)")
 LOST = re.compile(r"lease_lost execution_id=\S+ claim_id=(\d+)")
-SEEN_LOST = re.compile(r"(?:lease_lost|report_refused|claims_taken_back) .*?execution_id=(\S+)")
+SEEN_LOST = re.compile(r"(?:lease_lost|report_refused) .*?execution_id=(\S+)")
 
 
 @dataclass
