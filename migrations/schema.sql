@@ -912,14 +912,14 @@ begin
               and (o.priority, o.due_at) < (p.priority, p.due_at)
             limit 100000
         ) as before;
-        return format('All %s %s places of the %s task %s are taken, and %s of it %s before this one; it has been due for %s. More workers would help, or a higher %s.',
+        return format('All %s %s slots of the %s task %s are taken, and %s of it %s before this one; it has been due for %s. More workers would help, or a higher %s.',
             capacity, task.pool, case knowing when 1 then 'worker that knows' else knowing || ' workers that know' end, task.task_id,
             case ahead when 1 then '1 execution' else ahead || ' executions' end, case ahead when 1 then 'is' else 'are' end, pgtick.in_words(late),
             case task.pool when 'thread' then 'PGTICK_THREADS' when 'process' then 'PGTICK_PROCESSES' else 'PGTICK_CONCURRENCY' end);
     elsif p.suspect then
         return format('It waits to run alone in a child process, after it was lost with a worker %s times; it has been due for %s.', p.losses, pgtick.in_words(late));
     end if;
-    return format('It has been due for %s, and workers with %s free places know task %s: the next claim takes it, unless a transaction holds its row (see pg_stat_activity: idle in transaction).',
+    return format('It has been due for %s, and workers with %s free slots know task %s: the next claim takes it, unless a transaction holds its row (see pg_stat_activity: idle in transaction).',
         pgtick.in_words(late), capacity - taken, task.task_id);
 end $$;
 
@@ -1725,7 +1725,7 @@ CREATE FUNCTION pgtick.resume_job(job_id uuid) RETURNS boolean
 declare
     job pgtick.jobs := pgtick.lock_job(job_id);
 begin
-    -- Slots missed stay missed. A single date that has passed meanwhile is due at once.
+    -- What it missed stays missed. A single date that has passed meanwhile is due at once.
     update pgtick.schedules s
     set paused_at = null, paused_note = null, next_run_at = case when s.expression is null then greatest(s.next_run_at, clock_timestamp()) end
     where s.job_id = resume_job.job_id and s.paused_at is not null;

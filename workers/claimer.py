@@ -1,4 +1,4 @@
-"""Claims due executions, as many as there are free places, a little ahead of their time."""
+"""Claims due executions, as many as there are free slots, a little ahead of their time."""
 
 from __future__ import annotations
 
@@ -113,17 +113,17 @@ class Claimer:
         settings: Settings,
         clock: Clock,
         link: Link,
-        slots: list[Slots],
+        pools: list[Slots],
         worker_id: int,
         take: Callable[[list[Execution]], None],
     ) -> None:
         self._settings = settings
         self._clock = clock
         self._link = link
-        self._slots = slots
+        self._pools = pools
         self._worker_id = worker_id
         self._take = take
-        self._scans = {places.pool: Scan() for places in slots}
+        self._scans = {slots.pool: Scan() for slots in pools}
         # Numbers that no other worker gives out, not even after the server forgot what it had committed last.
         self._last_claim = secrets.randbits(31) << 32
         self._unanswered: range | None = None
@@ -134,7 +134,7 @@ class Claimer:
         self._through_parent = False
         self.claim_s = 0.0
         self.starved = False
-        """Whether the last tick found no free place: the next one that gets free is worth a wake-up."""
+        """Whether the last tick found no free slot: the next one that gets free is worth a wake-up."""
 
     def lower_floors(self, due_at: float) -> None:
         """Somebody says that an execution is due at that time."""
@@ -151,24 +151,24 @@ class Claimer:
             scan.lower(BEGINNING)
 
     async def tick(self) -> float:
-        """Claims once for each pool with free places; returns the pause until the next claims in seconds."""
+        """Claims once for each pool with free slots; returns the pause until the next claims in seconds."""
         if self._unanswered is not None:
             await self._hand_back(self._unanswered)
         again = found = self.starved = False
         self._look_again_at = float("inf")
-        for places in self._slots:
-            wanted = min(places.free, LARGEST_CLAIM)
-            if not places.tasks:
+        for slots in self._pools:
+            wanted = min(slots.free, LARGEST_CLAIM)
+            if not slots.tasks:
                 continue
-            if places.limited and wanted:
-                await self._let_in(places, wanted)
+            if slots.limited and wanted:
+                await self._let_in(slots, wanted)
             if wanted == 0:
                 self.starved = True
                 continue
-            claimed = await self._claim(places, self._scans[places.pool], wanted)
+            claimed = await self._claim(slots, self._scans[slots.pool], wanted)
             again = again or claimed == wanted
             found = found or claimed > 0
-            self.starved = self.starved or places.free == 0
+            self.starved = self.starved or slots.free == 0
         if self._unsettled:
             await self._settle_waiting()
         if again and not self.starved:
@@ -177,27 +177,27 @@ class Claimer:
         pause = min(self._settings.poll_s, self._settings.claim_ahead_s / 4) if found else self._settings.poll_s * 0.8
         return min(pause, max(RECHECK_S, self._look_again_at - self._clock.now()))
 
-    async def _let_in(self, places: Slots, wanted: int) -> None:
+    async def _let_in(self, slots: Slots, wanted: int) -> None:
         """Lets executions of tasks with limits be claimed, where their limits leave room."""
         connection = await self._link.connection()
         until = datetime.fromtimestamp(self._clock.now() + self._settings.claim_ahead_s, UTC)
-        cursor = await connection.execute(queries.held_tasks, {"task_keys": places.limited, "until": until})
+        cursor = await connection.execute(queries.held_tasks, {"task_keys": slots.limited, "until": until})
         for (task_key,) in await cursor.fetchall():
             facts = {"task_key": task_key, "until": until, "n": wanted, "after": self._last_keys.get(task_key)}
             cursor = await connection.execute(queries.admit, facts)
             admitted, earliest, again_s, self._last_keys[task_key] = await cursor.fetchone() or (0, None, None, None)
             wanted -= admitted
             if earliest is not None:
-                self._scans[places.pool].lower(earliest)
+                self._scans[slots.pool].lower(earliest)
             if again_s is not None:
                 self._look_again_at = min(self._look_again_at, self._clock.now() + again_s)
             if wanted <= 0:
                 break
 
-    async def _claim(self, places: Slots, scan: Scan, wanted: int) -> int:
+    async def _claim(self, slots: Slots, scan: Scan, wanted: int) -> int:
         now = self._clock.now()
         started = time.monotonic()
-        tasks = places.tasks  # as they are now: others may be known by the time of the answer
+        tasks = slots.tasks  # as they are now: others may be known by the time of the answer
         # Behind a backlog what is due right now must not starve: every other claim takes the fresh ones first.
         scan.fresh_first = scan.backlog and not scan.fresh_first
         if started - scan.looked_back_at >= self._settings.poll_s:

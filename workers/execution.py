@@ -98,7 +98,7 @@ class Execution:
         """Whether its run has taken its first step: before that, cancelling the asyncio task would end it unseen."""
         self.reported = False
         self.over = False
-        """Whether its place is free again, and its outcome passed on."""
+        """Whether its slot is free again, and its outcome passed on."""
         self.lost = False
         self.interrupted = False
         self.cancel_requested = False

@@ -29,17 +29,17 @@ HEAR_OUT_S = 0.1
 
 
 class Children:
-    """Runs one execution a child. A place is to be held around `run`.
+    """Runs one execution a child. `processes` or `suspects` is to be held around `run`.
 
-    Suspects have places of their own, and more of them: all that a worker was running when it died come back at once,
-    and tasks that only wait for something must not wait for each other as well.
+    There may be more suspects: all that a worker was running when it died come back at once, and tasks that only wait
+    for something must not wait for each other as well.
     """
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self.places = asyncio.Semaphore(settings.processes)
+        self.processes = asyncio.Semaphore(settings.processes)
         """For tasks that always run in a process."""
-        self.suspect_places = asyncio.Semaphore(settings.suspects)
+        self.suspects = asyncio.Semaphore(settings.suspects)
         self._nursery: asyncio.subprocess.Process | None = None
         self._line: socket.socket | None = None
         self._starting = asyncio.Lock()

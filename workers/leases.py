@@ -172,7 +172,6 @@ class Leases:
             elif execution.taken_at < sent and not execution.reported:
                 # It was there before the keeper looked. One whose outcome is on its way may just have been stored.
                 lost.append(claim_id)
-                emit("lease_lost", execution_id=execution.execution_id, claim_id=claim_id, attempt=execution.attempt)
         for claims, act in (
             (lost, self._on_lost),
             (report["cancelled"], self._on_cancel),

@@ -15,14 +15,14 @@ BOUNDS_S = [bound / 1000 for bound in LATENESS_BOUNDS_MS]
 
 def page(
     totals: Mapping[int, Counts],
-    slots: Sequence[Slots],
+    pools: Sequence[Slots],
     health: Mapping[str, Any],
     claim_s: float,
     planner_lag_s: float,
 ) -> bytes:
     """`totals` by task key since the worker started; `health` as on /healthz."""
     page = Page()
-    task_ids = {key: task.task_id for places in slots for key, task in places.tasks.items()}
+    task_ids = {key: task.task_id for slots in pools for key, task in slots.tasks.items()}
     for key, counts in totals.items():
         task_id = task_ids.get(key, f"#{key}")
         page.set("pgtick_starts_total", counts.started, task_id)
@@ -31,9 +31,9 @@ def page(
         page.set("pgtick_retries_total", counts.retried, task_id)
         page.summarize("pgtick_run_seconds", counts.started, counts.run_s, task_id)
         page.distribute("pgtick_lateness_seconds", BOUNDS_S, counts.lateness, counts.late_s, task_id)
-    for places in slots:
-        page.set("pgtick_slots", places.capacity, places.pool)
-        page.set("pgtick_slots_taken", places.taken, places.pool)
+    for slots in pools:
+        page.set("pgtick_slots", slots.capacity, slots.pool)
+        page.set("pgtick_slots_taken", slots.taken, slots.pool)
     page.set("pgtick_unreported", health["unreported"])
     page.set("pgtick_claim_seconds", claim_s)
     page.set("pgtick_planner_lag_seconds", planner_lag_s)

@@ -36,7 +36,7 @@ from workers.slots import Slots
 from workers.sweeper import Sweeper
 
 GATHER_S = 0.002
-"""How long freed places are gathered before the next claim, so that claims of one row each stay rare."""
+"""How long freed slots are gathered before the next claim, so that claims of one row each stay rare."""
 CLAIM_LIMIT_S = 4.0
 REPORT_LIMIT_S = 5.0
 LISTEN_LIMIT_S = 7.0
@@ -150,11 +150,11 @@ class Worker:
             "thread": self.settings.threads,
             "process": self.settings.processes,
         }
-        self.slots = [
+        self.pools = [
             Slots(pool, limits[pool], {keys[t.task_id]: t for t in every if t.pool == pool and self._serves(t)})
             for pool in ("async", "thread", "process")
         ]
-        self.task_keys = [key for places in self.slots for key in places.task_keys]
+        self.task_keys = [key for slots in self.pools for key in slots.task_keys]
         registered = await connection.execute(queries.register_worker, self._facts())
         row = await registered.fetchone()
         assert row is not None
@@ -170,13 +170,9 @@ class Worker:
             "name": self.name,
             "state": self.state,
             "running": self.runner.running if self.worker_id else 0,
-            "capacity": sum(places.capacity for places in self.slots if places.tasks),
+            "capacity": sum(slots.capacity for slots in self.pools if slots.tasks),
             "pools": json.dumps(
-                {
-                    places.pool: {"capacity": places.capacity, "taken": places.taken}
-                    for places in self.slots
-                    if places.tasks
-                }
+                {slots.pool: {"capacity": slots.capacity, "taken": slots.taken} for slots in self.pools if slots.tasks}
             ),
             "task_keys": self.task_keys,
             "queues": list(self.settings.queues) or None,
@@ -199,7 +195,7 @@ class Worker:
             "tasks": Link("tasks", url),
         }
         self.runner = Runner(
-            settings, self.clock, self.slots, lambda e, o: self.reporter.add(e, o), lambda: self._on_free()
+            settings, self.clock, self.pools, lambda e, o: self.reporter.add(e, o), lambda: self._on_free()
         )
         self.reporter = Reporter(
             settings,
@@ -211,8 +207,8 @@ class Worker:
             self.runner.progress,
             self._on_room,
         )
-        self.claimer = Claimer(settings, self.clock, links["claims"], self.slots, self.worker_id, self.runner.take)
-        self.sweeper = Sweeper(settings, self.clock, links["sweeper"], self.slots, self._on_overlooked)
+        self.claimer = Claimer(settings, self.clock, links["claims"], self.pools, self.worker_id, self.runner.take)
+        self.sweeper = Sweeper(settings, self.clock, links["sweeper"], self.pools, self._on_overlooked)
         self.planner = Planner(settings, self.clock, links["planner"], self._on_planned)
         self.janitor = Janitor(settings, links["janitor"], self.worker_id, self.runner.claims, self._on_recovered)
         self.listener = Listener(
@@ -304,10 +300,10 @@ class Worker:
 
     def _on_endpoints(self, endpoints: dict[int, Task]) -> list[int]:
         """HTTP tasks are these from now on; returns the keys of all tasks that are served."""
-        (places,) = (each for each in self.slots if each.pool == "async")
-        kept = {key: task for key, task in places.tasks.items() if task.isolable}
-        places.know(kept | {key: task for key, task in endpoints.items() if self._serves(task)})
-        self.task_keys = [key for places in self.slots for key in places.task_keys]
+        (slots,) = (each for each in self.pools if each.pool == "async")
+        kept = {key: task for key, task in slots.tasks.items() if task.isolable}
+        slots.know(kept | {key: task for key, task in endpoints.items() if self._serves(task)})
+        self.task_keys = [key for slots in self.pools for key in slots.task_keys]
         self.claimer.look_at_everything()
         self.loops["claims"].wake()
         return self.task_keys
@@ -317,7 +313,7 @@ class Worker:
         self.loops["claims"].wake()
 
     def _on_free(self) -> None:
-        """A place is free again, and claims wait for one."""
+        """A slot is free again, and claims wait for one."""
         if not self.claimer.starved:
             return
         self.claimer.starved = False
@@ -387,7 +383,7 @@ class Worker:
         if not self.loops:
             return b""
         totals = self.reporter.stats.totals()
-        return metrics.page(totals, self.slots, self.health(), self.claimer.claim_s, self.planner.lag_s)
+        return metrics.page(totals, self.pools, self.health(), self.claimer.claim_s, self.planner.lag_s)
 
     # ── stopping ─────────────────────────────────────────────────────────────────────────────────────────────────────
 

@@ -35,8 +35,6 @@ PRECISION_S = 0.001
 """Resolution of the event loop's timers."""
 GIVE_UP_S = 1.0
 """A run that was stopped in every way gets so long to come to its end."""
-
-
 TOO_LATE = "it could not start in time: its deadline passed, or a newer occurrence came (expires_after_s, missed)"
 
 
@@ -47,13 +45,13 @@ class Runner:
         self,
         settings: Settings,
         clock: Clock,
-        slots: list[Slots],
+        pools: list[Slots],
         report: Callable[[Execution, Outcome], None],
         on_free: Callable[[], None],
     ) -> None:
         self._settings = settings
         self._clock = clock
-        self._places = {places.pool: places for places in slots}
+        self._slots = {slots.pool: slots for slots in pools}
         self._report = report
         self._on_free = on_free
         self._waiting: list[Execution] = []
@@ -82,9 +80,9 @@ class Runner:
         """Takes claimed executions in; they start when they are due."""
         for execution in executions:
             self.claims[execution.claim_id] = execution
-            places = self._places[execution.task.pool]
-            places.taken += 1
-            places.waiting += 1
+            slots = self._slots[execution.task.pool]
+            slots.taken += 1
+            slots.waiting += 1
             heapq.heappush(self._waiting, execution)
         self._start_due()
 
@@ -100,10 +98,12 @@ class Runner:
             self._timer = asyncio.get_running_loop().call_later(pause, self._start_due)
 
     def _start(self, execution: Execution) -> None:
-        self._places[execution.task.pool].waiting -= 1
-        if execution.lost or execution.leased_until < self._clock.now():
+        self._slots[execution.task.pool].waiting -= 1
+        if execution.leased_until < self._clock.now():
             # This process stood still for long: somebody else has it by now.
-            self._forget(execution)
+            self.lose([execution.claim_id])
+        if execution.lost:
+            self._end(execution, Released())
             return
         task = asyncio.get_running_loop().create_task(self._run(execution))
         execution.asyncio_task = task
@@ -124,21 +124,21 @@ class Runner:
             self._end(execution, outcome)
 
     def _end(self, execution: Execution, outcome: Outcome) -> None:
-        """Frees the place and reports, once: an abandoned run may still come to its end."""
+        """Frees the slot and reports, once: an abandoned run may still come to its end."""
         if execution.over:
             self.abandoned.pop(execution, None)
             return
         execution.over = True
         self._running.discard(execution)
-        places = self._places[execution.task.pool]
-        places.taken -= 1
+        slots = self._slots[execution.task.pool]
+        slots.taken -= 1
         if not execution.lost:
             self._report(execution, outcome)
-        if places.inviting:
+        if slots.inviting:
             self._on_free()
 
     def _abandon(self, execution: Execution, outcome: Outcome) -> None:
-        """Gives up a run that does not end although it should: its place goes to others."""
+        """Gives up a run that does not end although it should: its slot goes to others."""
         if execution.over:
             return
         self.abandoned[execution] = execution.task.task_id
@@ -227,7 +227,7 @@ class Runner:
 
     async def _in_child(self, execution: Execution, parameters: dict[str, Any]) -> Outcome:
         children = self._children
-        async with children.places if execution.task.pool == "process" else children.suspect_places:
+        async with children.processes if execution.task.pool == "process" else children.suspects:
             if refusal := self._refusal(execution):
                 return refusal
             return await children.run(execution, self._begin(execution), parameters)
@@ -279,15 +279,8 @@ class Runner:
             execution = self.claims.pop(claim_id, None)
             if execution is not None:
                 execution.lost = True
+                emit("lease_lost", execution_id=execution.execution_id, claim_id=claim_id, attempt=execution.attempt)
                 self._interrupt(execution)
-
-    def _forget(self, execution: Execution) -> None:
-        """One that has not started and is no longer ours."""
-        execution.lost = execution.over = True
-        self.claims.pop(execution.claim_id, None)
-        self._places[execution.task.pool].taken -= 1
-        emit("lease_lost", execution_id=execution.execution_id, claim_id=execution.claim_id, attempt=execution.attempt)
-        self._on_free()
 
     def _interrupt(self, execution: Execution) -> None:
         if execution.over or execution.interrupted:
@@ -304,10 +297,8 @@ class Runner:
         """Hands back what has not started."""
         waiting, self._waiting = self._waiting, []
         for execution in waiting:
-            places = self._places[execution.task.pool]
-            places.taken -= 1
-            places.waiting -= 1
-            self._report(execution, Released())
+            self._slots[execution.task.pool].waiting -= 1
+            self._end(execution, Released())
 
     def release_running(self) -> None:
         """Stops what runs and hands it back; a thread that does not listen goes on until the process ends."""

@@ -9,7 +9,7 @@ from workers.registry import Pool, Task
 
 @dataclass
 class Slots:
-    """The places of one pool and the tasks that run in it; waiting for its time takes a place, too."""
+    """The slots of one pool and the tasks that run in it; waiting for its time takes a slot, too."""
 
     pool: Pool
     capacity: int
@@ -34,9 +34,9 @@ class Slots:
 
     @property
     def inviting(self) -> bool:
-        """Whether free places are worth a claim now: a quarter is free, or none of the others waits.
+        """Whether free slots are worth a claim now: a quarter is free, or none of the others waits.
 
-        What is not claimed yet is due after what waits here, so there is time to gather places for a larger claim.
+        What is not claimed yet is due after what waits here, so there is time to gather slots for a larger claim.
         """
         return 4 * self.free >= self.capacity or not self.waiting
 

@@ -26,24 +26,24 @@ class Sweeper:
         settings: Settings,
         clock: Clock,
         link: Link,
-        slots: list[Slots],
+        pools: list[Slots],
         on_overlooked: Callable[[Pool, int, datetime], None],
     ) -> None:
         """`on_overlooked` takes a pool, a priority, and since when the earliest of them waits."""
         self._settings = settings
         self._clock = clock
         self._link = link
-        self._slots = slots
+        self._pools = pools
         self._on_overlooked = on_overlooked
 
     async def tick(self) -> float:
         connection = await self._link.connection()
         started = time.monotonic()
         until = datetime.fromtimestamp(self._clock.now() - FAR_MARGIN_S, UTC)
-        for places in self._slots:
-            if places.tasks:
-                facts = {"until": until, "task_keys": places.task_keys}
+        for slots in self._pools:
+            if slots.tasks:
+                facts = {"until": until, "task_keys": slots.task_keys}
                 cursor = await connection.execute(queries.overlooked, facts)
                 for priority, due_at in await cursor.fetchall():
-                    self._on_overlooked(places.pool, priority, due_at)
+                    self._on_overlooked(slots.pool, priority, due_at)
         return max(self._settings.sweep_s, (time.monotonic() - started) / SHARE)

@@ -1,5 +1,5 @@
 -- Limits of tasks, for all workers together. What waits for a task with limits has a priority of 5 to 8, where claims do
--- not see it. A worker with places free lets in, under a lock of the task, as much as the limits leave room for: it gets
+-- not see it. A worker with slots free lets in, under a lock of the task, as much as the limits leave room for: it gets
 -- its priority of 1 to 4 and is claimed like any other. What is running, or let in and not claimed, is counted by index;
 -- nothing is counted up and down, and tasks without limits have no part in this.
 

@@ -105,14 +105,14 @@ begin
               and (o.priority, o.due_at) < (p.priority, p.due_at)
             limit 100000
         ) as before;
-        return format('All %s %s places of the %s task %s are taken, and %s of it %s before this one; it has been due for %s. More workers would help, or a higher %s.',
+        return format('All %s %s slots of the %s task %s are taken, and %s of it %s before this one; it has been due for %s. More workers would help, or a higher %s.',
             capacity, task.pool, case knowing when 1 then 'worker that knows' else knowing || ' workers that know' end, task.task_id,
             case ahead when 1 then '1 execution' else ahead || ' executions' end, case ahead when 1 then 'is' else 'are' end, pgtick.in_words(late),
             case task.pool when 'thread' then 'PGTICK_THREADS' when 'process' then 'PGTICK_PROCESSES' else 'PGTICK_CONCURRENCY' end);
     elsif p.suspect then
         return format('It waits to run alone in a child process, after it was lost with a worker %s times; it has been due for %s.', p.losses, pgtick.in_words(late));
     end if;
-    return format('It has been due for %s, and workers with %s free places know task %s: the next claim takes it, unless a transaction holds its row (see pg_stat_activity: idle in transaction).',
+    return format('It has been due for %s, and workers with %s free slots know task %s: the next claim takes it, unless a transaction holds its row (see pg_stat_activity: idle in transaction).',
         pgtick.in_words(late), capacity - taken, task.task_id);
 end $$;
 comment on function pgtick.explain_waiting is 'The part of pgtick.explain() for a pending execution.';

@@ -135,7 +135,7 @@ as $$
 declare
     job pgtick.jobs := pgtick.lock_job(job_id);
 begin
-    -- Slots missed stay missed. A single date that has passed meanwhile is due at once.
+    -- What it missed stays missed. A single date that has passed meanwhile is due at once.
     update pgtick.schedules s
     set paused_at = null, paused_note = null, next_run_at = case when s.expression is null then greatest(s.next_run_at, clock_timestamp()) end
     where s.job_id = resume_job.job_id and s.paused_at is not null;

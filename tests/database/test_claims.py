@@ -106,7 +106,7 @@ def test_what_a_claim_took_runs_though_its_task_went_out_of_sight_meanwhile(
 
     async def look_and_forget(self: Claimer, *arguments: Any) -> list[Any]:
         rows = await look(self, *arguments)
-        self._slots[0].know({})
+        self._pools[0].know({})
         return rows
 
     monkeypatch.setattr(Claimer, "_look", look_and_forget)

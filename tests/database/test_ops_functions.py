@@ -272,14 +272,14 @@ def cancelled(connection: Connection) -> UUID:
         (with_workers_draining, r"^All workers that know task send_email are draining"),
         (
             behind_others,
-            r"^All 10 async places of the worker that knows .* are taken, and 1 execution of it is before.*CONCURRENCY",
+            r"^All 10 async slots of the worker that knows .* are taken, and 1 execution of it is before.*CONCURRENCY",
         ),
-        (behind_others_of_its_pool, r"^All 20 thread places .* are taken, and 0 executions .* PGTICK_THREADS\.$"),
+        (behind_others_of_its_pool, r"^All 20 thread slots .* are taken, and 0 executions .* PGTICK_THREADS\.$"),
         (on_a_blocked_worker, r"^The event loop of the worker that knows task send_email has not come round for 42\."),
         (running_on_a_blocked_worker, r"^It is running: .* has not come round for 42\.\d s: a task blocks it\.$"),
         (
             held_by_a_transaction,
-            r"^It has been due for 60\.\d s, and workers with 10 free places know task send_email: .*idle in trans",
+            r"^It has been due for 60\.\d s, and workers with 10 free slots know task send_email: .*idle in trans",
         ),
         (
             at_the_limit_of_its_task,

@@ -44,7 +44,7 @@ def test_a_thread_that_cannot_be_interrupted_is_given_up_and_others_get_its_plac
     job = fleet.post("thread_nap", parameters={"seconds": 600}, timeout_s=0.3, max_retries=0)
     assert failure(fleet, job) == "timed out after 0.3 s and did not end: it was given up, and may still go on"
     assert worker.says("run_abandoned", task_id="thread_nap")
-    eventually(lambda: worker.says("worker_unhealthy"))  # as many given up as there are places
+    eventually(lambda: worker.says("worker_unhealthy"))  # as many given up as there are slots
     fleet.until(fleet.post("thread_nap"), "COMPLETED")
 
 

@@ -5,12 +5,15 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-from workers.execution import Completed, Failed
+from workers.execution import Completed, Execution, Failed
 from workers.stats import Stats
 
 
-def execution(started_at: float = 600.0, attempt: int = 1) -> Any:
-    return SimpleNamespace(started_at=started_at, due_at=599.5, task_key=1, attempt=attempt, max_retries=3)
+def execution(started_at: float = 600.0, attempt: int = 1) -> Execution:
+    row: list[Any] = [1, "job", 599.5, 0, 1, 2, attempt, 0, False, None, "user", None, None, None, None]
+    made = Execution(row, SimpleNamespace(max_retries=3, timeout=None), 599.5)  # type: ignore[arg-type]
+    made.started_at = started_at
+    return made
 
 
 def test_totals_go_on_when_counts_are_taken_to_be_stored() -> None:
