@@ -10,7 +10,8 @@ import psycopg
 import pytest
 
 from app.domain.execution import STATUSES
-from app.store.search import Filter, Search, Statement
+from app.store.search import Filter, Search
+from app.store.search_statements import Statement
 from app.store.users import Users
 from tests.support.api import Api, Rows
 
