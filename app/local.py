@@ -34,7 +34,10 @@ from psycopg.conninfo import make_conninfo
 from sqlalchemy.exc import DBAPIError
 
 from app import logs
-from app.embedded import Cluster, ClusterError, Lock, find_bindir
+from app.embedded import ClusterError
+from app.embedded.cluster import Cluster
+from app.embedded.lock import Lock
+from app.embedded.programs import find_bindir
 from app.errors import PgtickError
 from app.settings import Settings
 from app.store.connections import connect, parsed
@@ -346,7 +349,7 @@ def main() -> None:
         logging.getLogger("alembic").setLevel(logging.WARNING)
         commands = {"run": Local(settings).run, "psql": psql, "shell": shell, "url": url, "wipe": wipe}
         commands[command]()
-    except (PgtickError, ClusterError, psycopg.Error) as error:
+    except (PgtickError, psycopg.Error) as error:
         sys.exit(f"error: {error}")
     except DBAPIError as error:
         sys.exit(f"error: {error.orig}")

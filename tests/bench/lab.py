@@ -19,7 +19,7 @@ from typing import Any
 import psutil
 import psycopg
 
-from app.embedded import Cluster
+from app.embedded.cluster import Cluster
 from tests.support.databases import CHECKOUT, Server, migrate
 from tests.support.processes import DIRECT, free_port
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import psycopg
 
-from app.embedded import Cluster
+from app.embedded.cluster import Cluster
 from tests.support.processes import free_port
 from tests.support.waiting import eventually
 

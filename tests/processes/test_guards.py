@@ -11,7 +11,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from app.embedded import Cluster
+from app.embedded.cluster import Cluster
 from app.store.connections import connect
 from tests.bench.load import producing
 from tests.support.databases import migrate

@@ -13,7 +13,7 @@ from pathlib import Path
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from pytest_postgresql.janitor import DatabaseJanitor
 
-from app.embedded import Cluster
+from app.embedded.cluster import Cluster
 
 CHECKOUT = Path(__file__).parents[2]
 

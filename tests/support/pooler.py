@@ -14,7 +14,7 @@ import psycopg
 import pytest
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-from app.embedded import Account
+from app.embedded.account import Account
 from app.store.connections import connect
 from tests.support.processes import free_port
 from tests.support.waiting import eventually

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 
-from app.embedded import find_bindir
+from app.embedded.programs import find_bindir
 from tests.support.databases import CHECKOUT, migrate, running_server
 
 SCHEMA_FILE = CHECKOUT / "migrations" / "schema.sql"
