@@ -174,8 +174,6 @@ class Archivist:
     def run(self) -> int:
         """Does all there is to do; returns how many partitions are gone. Errors of the database are the caller's."""
         with connect(self._settings.database_url, application_name="pgtick archive") as connection:
-            connection.execute("set timezone = 'UTC'")
-            connection.execute("set datestyle = 'ISO'")
             self._roll_up(connection)
             self._take_out(connection)
             dropped = 0

@@ -5,18 +5,17 @@ from __future__ import annotations
 import getpass
 import json
 import sys
-from datetime import UTC, datetime
-from typing import Any, NoReturn
+from typing import Any
 
 import click
 
 from app.cli.listing import filter_of, filter_options
-from app.cli.output import json_option, show, show_one
+from app.cli.output import json_option, missing, show, show_one
 from app.domain.execution import ExecutionId
 from app.settings import Settings
 from app.store import executions as store
 from app.store import monitoring, verbs
-from app.store.connections import connect
+from app.store.connections import connect, time_of
 from app.store.search import Search
 from app.store.users import Users
 
@@ -36,7 +35,7 @@ def executions() -> None:
 def list_(settings: Settings, /, as_json: bool, limit: int, coming: bool, **given: Any) -> None:
     """List executions, newest first: those whose time has come, unless --coming, --status or --until ask for others."""
     with connect(settings.database_url) as connection:
-        now = datetime.now(UTC)
+        now = time_of(connection)
         wanted = filter_of(connection, given)
         if not (coming or wanted.statuses or wanted.end or (wanted.start and wanted.start > now)):
             wanted = wanted._replace(end=now)
@@ -59,7 +58,7 @@ def show_(settings: Settings, execution_id: str, as_json: bool) -> None:
         row = store.get(connection, known)
         said = monitoring.explain(connection, execution_id)
     if row is None:
-        _missing(execution_id)
+        missing("execution", execution_id)
     show_one(_shown(row) | {"explanation": said}, as_json)
 
 
@@ -82,7 +81,7 @@ def cancel(settings: Settings, execution_id: str) -> None:
     with connect(settings.database_url) as connection, verbs.acting(connection, getpass.getuser()):
         status = verbs.cancel_execution(connection, known)
     if status is None:
-        _missing(execution_id)
+        missing("execution", execution_id)
     click.echo("it is being stopped" if status == "IN_PROGRESS" else f"it is {status}")
     if status not in ("CANCELLED", "IN_PROGRESS"):
         sys.exit(1)
@@ -103,11 +102,6 @@ def _known(execution_id: str) -> ExecutionId:
     if known is None:
         raise click.BadParameter("is no id of an execution: <scheduled_at in µs>-<job_id>", param_hint="EXECUTION_ID")
     return known
-
-
-def _missing(execution_id: str) -> NoReturn:
-    click.echo(f"there is no execution {execution_id}", err=True)
-    sys.exit(1)
 
 
 commands = [executions]

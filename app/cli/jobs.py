@@ -4,22 +4,23 @@ from __future__ import annotations
 
 import getpass
 import json
-import sys
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import partial
-from typing import Any, NoReturn
+from typing import Any
 
 import click
 
 from app.cli.listing import filter_of, filter_options
-from app.cli.output import json_option, show, show_one
+from app.cli.output import json_option, missing, refuse, show, show_one
+from app.cli.reading import instant, json_of
+from app.schedule.dates import parse_storable
 from app.settings import Settings
 from app.store import job_search, monitoring, verbs
 from app.store import jobs as store
-from app.store.connections import connect
+from app.store.connections import connect, time_of
 from app.store.pool import Connection
 from app.store.users import Users
 
@@ -54,14 +55,10 @@ def add(
     body: dict[str, Any] = {"task_id": task_id, "parameters": dict(pairs)}
     body |= {name: value for name, value in given.items() if value is not None}
     if "policies" in body:
-        try:
-            body["policies"] = json.loads(body["policies"])
-        except ValueError as error:
-            raise click.BadParameter(f"is not JSON: {error}", param_hint="--policies") from None
+        body["policies"] = json_of(body["policies"], "--policies")
     made = add_job(settings, body, key)
     if isinstance(made, list):
-        click.echo("\n".join(f"{fault.pointer}: {fault.detail}" for fault in made), err=True)
-        sys.exit(1)
+        refuse(made)
     if as_json:
         show_one(made, as_json)
     else:
@@ -76,7 +73,7 @@ def list_(settings: Settings, /, as_json: bool, limit: int, **given: Any) -> Non
     """List jobs, each with its newest execution that matches, newest first."""
     with connect(settings.database_url) as connection:
         wanted = filter_of(connection, given)
-        page = job_search.page(connection, wanted, None, limit, datetime.now(UTC), Users())
+        page = job_search.page(connection, wanted, None, limit, time_of(connection), Users())
     rows = [
         item.job
         | {name: item.execution[name] for name in ("status", "scheduled_at", "attempt", "error")}
@@ -97,7 +94,7 @@ def show_(settings: Settings, job_id: object, as_json: bool) -> None:
         row = store.get(connection, str(job_id))
         said = monitoring.explain(connection, str(job_id))
     if row is None:
-        _missing(job_id)
+        missing("job", job_id)
     show_one(row | {"parameters": json.loads(row["parameters"]), "explanation": said}, as_json)
 
 
@@ -109,7 +106,7 @@ def cancel(settings: Settings, job_id: object) -> None:
     with _acting(settings) as (connection, _):
         cancelled = verbs.cancel(connection, str(job_id))
     if cancelled is None:
-        _missing(job_id)
+        missing("job", job_id)
     click.echo("cancelled" if cancelled else "there was nothing left to cancel")
 
 
@@ -150,7 +147,7 @@ def skip(settings: Settings, job_id: object, at: str | None) -> None:
     """Leave out one coming occurrence."""
     from app.api.verbs import skip_run
 
-    wanted = None if at is None else _instant(at, "--at")
+    wanted = None if at is None else instant(at, "--at", parse_storable)
     with _acting(settings) as (connection, now):
         click.echo(f"{skip_run(connection, str(job_id), wanted, now)} is SKIPPED")
 
@@ -165,7 +162,7 @@ def backfill(settings: Settings, job_id: object, start: str, end: str, dry_run: 
     """Run for the times of a past range for which it has not run."""
     from app.api.verbs import backfill_runs
 
-    low, high = _instant(start, "--start"), _instant(end, "--end")
+    low, high = instant(start, "--start", parse_storable), instant(end, "--end", parse_storable)
     with _acting(settings) as (connection, now):
         found = backfill_runs(connection, str(job_id), low, high, True, now)
     if not dry_run and found["occurrences"]:
@@ -193,16 +190,12 @@ def edit(settings: Settings, /, job_id: object, **given: Any) -> None:
 
     changes = {name: value for name, value in given.items() if value is not None}
     for name in {"parameters", "policies"} & changes.keys():
-        try:
-            changes[name] = json.loads(changes[name])
-        except ValueError as error:
-            raise click.BadParameter(f"is not JSON: {error}", param_hint=f"--{name}") from None
+        changes[name] = json_of(changes[name], f"--{name}")
     with closing(Services.make(settings)) as services, _acting(settings) as (connection, now):
         check = partial(parameters.faults, services.tasks)
         changed = editing.edit(connection, str(job_id), json.dumps(changes).encode(), now, check)
     if isinstance(changed, list):
-        click.echo("\n".join(f"{fault.pointer}: {fault.detail}" for fault in changed), err=True)
-        sys.exit(1)
+        refuse(changed)
     click.echo("changed" if changed else "nothing changed")
 
 
@@ -228,11 +221,6 @@ def _parameter(text: str) -> tuple[str, Any]:
         return name, value
 
 
-def _missing(job_id: object) -> NoReturn:
-    click.echo(f"there is no job {job_id}", err=True)
-    sys.exit(1)
-
-
 def show_runs(found: dict[str, Any]) -> None:
     """A description and its runs, one a line."""
     click.echo(found["description"])
@@ -244,19 +232,7 @@ def show_runs(found: dict[str, Any]) -> None:
 def _acting(settings: Settings) -> Iterator[tuple[Connection, datetime]]:
     """A transaction in the name of whoever sits here, and the database's time."""
     with connect(settings.database_url) as connection, verbs.acting(connection, getpass.getuser()):
-        row = connection.execute("select now()").fetchone()
-        assert row is not None
-        yield connection, row[0]
-
-
-def _instant(text: str, option: str) -> datetime:
-    from app.schedule.dates import parse_storable
-    from app.schedule.errors import ScheduleError
-
-    try:
-        return parse_storable(text, option)
-    except ScheduleError as error:
-        raise click.BadParameter(error.rule, param_hint=option) from None
+        yield connection, time_of(connection)
 
 
 commands = [jobs]

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import datetime
 from typing import Any, TypeVar
 
 import click
 
+from app.cli.reading import instant
 from app.domain.execution import STATUSES
 from app.domain.job import SCHEDULE_TYPES
-from app.schedule.dates import parse_instant
-from app.schedule.errors import ScheduleError
 from app.store.pool import Connection
 from app.store.search import Filter
 
@@ -56,18 +54,9 @@ def filter_of(connection: Connection, given: dict[str, Any]) -> Filter:
         user_id=given["user_id"],
         task=task,
         statuses=frozenset(given["statuses"]) or None,
-        start=instant(given["since"], "--since"),
-        end=instant(given["until"], "--until"),
+        start=given["since"] and instant(given["since"], "--since"),
+        end=given["until"] and instant(given["until"], "--until"),
         kind=given["kind"],
         error=given["error"] and given["error"].lower(),
         oldest_first=given["oldest_first"],
     )
-
-
-def instant(text: str | None, option: str) -> datetime | None:
-    if text is None:
-        return None
-    try:
-        return parse_instant(text, option)
-    except ScheduleError as error:
-        raise click.BadParameter(error.rule, param_hint=option) from None

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 import click
 
@@ -35,6 +36,18 @@ def show_one(row: Mapping[str, Any], as_json: bool) -> None:
     width = max(map(len, row))
     for name, value in row.items():
         click.echo(f"{name:<{width}}  {value if isinstance(value, str) else text(value)}")
+
+
+def refuse(faults: Iterable[tuple[str, str]]) -> NoReturn:
+    """Says all that is wrong, each with a pointer to it, and ends with status 1."""
+    click.echo("\n".join(f"{pointer}: {rule}" for pointer, rule in faults), err=True)
+    sys.exit(1)
+
+
+def missing(kind: str, name: object) -> NoReturn:
+    """Says that there is no such thing, and ends with status 1."""
+    click.echo(f"there is no {kind} {name}", err=True)
+    sys.exit(1)
 
 
 def table(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> list[str]:

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import json
-import sys
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import click
 
 from app.cli.jobs import show_runs
+from app.cli.output import refuse
+from app.cli.reading import json_of
 from app.settings import Settings
 from app.store import monitoring
-from app.store.connections import connect
+from app.store.connections import connect, time_of
 
 
 @click.group()
@@ -31,14 +31,10 @@ def preview(expression: str, policies: str | None, **given: Any) -> None:
     from app.api.schedules import preview_of
 
     body = {"schedule": expression, **{name: value for name, value in given.items() if value is not None}}
-    try:
-        body |= {} if policies is None else {"policies": json.loads(policies)}
-    except ValueError as error:
-        raise click.BadParameter(f"is not JSON: {error}", param_hint="--policies") from None
+    body |= {} if policies is None else {"policies": json_of(policies, "--policies")}
     found = preview_of(body, datetime.now(UTC))
     if isinstance(found, list):
-        click.echo("\n".join(f"{fault.pointer}: {fault.detail}" for fault in found), err=True)
-        sys.exit(1)
+        refuse(found)
     show_runs(found)
 
 
@@ -50,7 +46,7 @@ def forecast(settings: Settings, most: int) -> None:
     from app.api.schedules import MOST_GRIDS, forecast_of
 
     with connect(settings.database_url) as connection:
-        found = forecast_of(monitoring.grids(connection, None, MOST_GRIDS), datetime.now(UTC))
+        found = forecast_of(monitoring.grids(connection, None, MOST_GRIDS), time_of(connection))
     start = datetime.fromisoformat(found["start"])
     busiest = sorted(range(len(found["minutes"])), key=lambda minute: (-found["minutes"][minute], minute))
     for minute in busiest[:most]:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import sys
-
 import click
 
-from app.cli.output import json_option, show, show_one
+from app.cli.output import json_option, missing, show, show_one
 from app.settings import Settings
 from app.store.pool import Pool
 from app.store.tasks import Tasks
@@ -35,8 +33,7 @@ def show_(settings: Settings, task_id: str, as_json: bool) -> None:
     for row in _read(settings, task_id):
         show_one(row, as_json)
         return
-    click.echo(f"there is no task {task_id}", err=True)
-    sys.exit(1)
+    missing("task", task_id)
 
 
 def _read(settings: Settings, task_id: str | None = None) -> list[dict[str, object]]:

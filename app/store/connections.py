@@ -12,6 +12,7 @@ import os
 import re
 import socket
 from collections.abc import Mapping
+from datetime import datetime
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -151,6 +152,14 @@ def connect(url: str | None = None, **overrides: Any) -> psycopg.Connection[Any]
         connection.close()
         raise
     return connection
+
+
+def time_of(connection: psycopg.Connection[Any]) -> datetime:
+    """The database's time, which is the one that counts; in a transaction, when that began."""
+    row = connection.execute("select now()").fetchone()
+    assert row is not None
+    at: datetime = row[0]
+    return at
 
 
 def cut(connection: psycopg.BaseConnection[Any]) -> None:
