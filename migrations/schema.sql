@@ -349,7 +349,7 @@ begin
             when policy.key = 'expires_after_s' and not policy.text::numeric between 1 and 316224000 then 'is not from 1 to 316224000 seconds'
             when policy.key = 'missed_window_s' and not policy.text::numeric between 1 and 604800 then 'is not from 1 to 604800 seconds'
             when policy.key = 'max_runs' and not policy.text::numeric between 1 and 2147483647 then 'is not from 1 to 2147483647'
-            when policy.key = 'max_runs' and policy.text::numeric % 1 <> 0 then 'must be a whole number'
+            when policy.key = 'max_runs' and policy.text !~ '^\d+$' then 'must be a whole number'
             when policy.key in ('start_at', 'end_at') and (policy.type <> 'string' or pgtick.read_instant(policy.text) is null)
                 then 'is not a date and time with an offset, such as 2026-03-08T02:30:00Z'
             when policy.key in ('start_at', 'end_at') and not tstzrange('2000-01-01 00:00Z', '2200-01-01 00:00Z') @> pgtick.read_instant(policy.text)
@@ -362,6 +362,9 @@ begin
             raise exception 'policies.%: %', policy.key, wrong using errcode = 'invalid_parameter_value';
         end if;
     end loop;
+    if pgtick.read_instant(policies ->> 'end_at') < pgtick.read_instant(policies ->> 'start_at') then
+        raise exception 'policies.end_at: is before start_at' using errcode = 'invalid_parameter_value';
+    end if;
     return policies;
 end $$;
 
@@ -372,7 +375,7 @@ CREATE FUNCTION pgtick.check_tries(max_retries jsonb, timeout_s jsonb) RETURNS v
     SET search_path TO 'pg_catalog', 'pg_temp'
     AS $$
 begin
-    if not (case jsonb_typeof(max_retries) when 'null' then true when 'number' then max_retries::numeric between 0 and 1000 and max_retries::numeric % 1 = 0
+    if not (case jsonb_typeof(max_retries) when 'null' then true when 'number' then max_retries #>> '{}' ~ '^\d+$' and max_retries::numeric <= 1000
             else max_retries is null end) then
         raise exception 'max_retries: must be a whole number from 0 to 1000' using errcode = 'invalid_parameter_value';
     elsif not (case jsonb_typeof(timeout_s) when 'null' then true when 'number' then timeout_s::numeric > 0 and timeout_s::numeric <= 31536000
@@ -660,7 +663,7 @@ begin
     end if;
     new.timezone := coalesce(changes ->> 'timezone', job.timezone);
     if changes ? 'schedule' then
-        asked := pgtick.read_schedule(changes ->> 'schedule', changes ->> 'timezone');
+        asked := pgtick.read_schedule(changes ->> 'schedule', coalesce(changes ->> 'timezone', nullif(job.timezone, 'UTC')));
         if asked.kind <> 'NOW' or job.schedule_type <> 'NOW' then
             new.schedule_type := asked.kind;
             new.expression := asked.expression;

@@ -311,7 +311,7 @@ begin
     end if;
     new.timezone := coalesce(changes ->> 'timezone', job.timezone);
     if changes ? 'schedule' then
-        asked := pgtick.read_schedule(changes ->> 'schedule', changes ->> 'timezone');
+        asked := pgtick.read_schedule(changes ->> 'schedule', coalesce(changes ->> 'timezone', nullif(job.timezone, 'UTC')));
         if asked.kind <> 'NOW' or job.schedule_type <> 'NOW' then
             new.schedule_type := asked.kind;
             new.expression := asked.expression;

@@ -234,6 +234,8 @@ def test_policies_are_kept_and_reach_the_execution(connection: Connection) -> No
         ("* * * * *", [1], "policies"),
         ("now", {"missed": "all"}, "policies.missed"),
         ("* * * * *", {"max_runs": 1.5}, "policies.max_runs"),
+        ("* * * * *", {"max_runs": 5.0}, "policies.max_runs"),
+        ("* * * * *", {"start_at": "2027-01-01T00:00:00Z", "end_at": "2026-12-31T23:00:00-00:30"}, "policies.end_at"),
         ("* * * * *", {"start_at": "2027-01-01"}, "policies.start_at"),
         ("* * * * *", {"start_at": "0001-01-01T00:00:00Z"}, "policies.start_at"),
         ("* * * * *", {"end_at": "2200-01-01T00:00:00Z"}, "policies.end_at"),
@@ -273,6 +275,7 @@ def test_no_job_has_a_timeout_that_is_none(connection: Connection, timeout_s: st
     [
         ({"max_retries": "x"}, "max_retries"),
         ({"max_retries": 1.5}, "max_retries"),
+        ({"max_retries": 5.0}, "max_retries"),
         ({"max_retries": 1001}, "max_retries"),
         ({"max_retries": True}, "max_retries"),
         ({"timeout_s": "x"}, "timeout_s"),
@@ -293,3 +296,14 @@ def test_bad_changes_name_the_field(connection: Connection, changes: Any, field:
     assert connection.execute(
         "select pgtick.edit_job(%s, %s)", [job_id, Jsonb({"max_retries": None, "timeout_s": None})]
     ).fetchone() == (True,)
+
+
+def test_a_new_local_date_is_read_in_the_zone_of_the_job(connection: Connection) -> None:
+    row = connection.execute(
+        "select pgtick.create_job('send_email', '2031-06-01T10:00', timezone => 'Europe/Berlin')"
+    ).fetchone()
+    assert row is not None
+    job_id = row[0]
+    connection.execute("select pgtick.edit_job(%s, %s)", [job_id, Jsonb({"schedule": "2031-12-01T10:00"})])
+    row = connection.execute("select run_at from pgtick.jobs where job_id = %s", [job_id]).fetchone()
+    assert row == (datetime(2031, 12, 1, 9, tzinfo=UTC),)
