@@ -86,6 +86,10 @@ def url_fault(url: str) -> str | None:
         return "must not contain a user or password; use a header"
     if port == 0 or any(character <= " " or character == "\x7f" for character in url):
         return "is no URL"
+    try:
+        parts.hostname.encode("idna")
+    except UnicodeError as error:
+        return f"has a host that is none: {error}"
     return None
 
 

@@ -58,6 +58,7 @@ def test_a_task_is_made_shown_and_changed_and_its_secret_told_once(api: Api, con
         ({"url": "http://localhost"}, ["/url"]),
         ({"url": "http://[::1]/"}, ["/url"]),
         ({"url": "http://example.com:x"}, ["/url"]),
+        ({"url": "http://two..dots/"}, ["/url"]),
         ({"method": "TRACE", "uri": "x"}, ["/method", "/uri"]),
         (
             {"headers": {"Host": "x", "X-Fine": "y", "webhook-id": "1", "a b": "c", "X": "a\nb", "Traceparent": "x"}},

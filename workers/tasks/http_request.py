@@ -10,6 +10,7 @@ import contextlib
 import email.utils
 import errno
 import json
+import math
 import socket
 import time
 from collections.abc import Awaitable, Callable, Sequence
@@ -93,7 +94,7 @@ class Client:
                     response.close()
                     return {}, response.headers["Location"]
                 return await _kept(response), None
-        except aiohttp.InvalidURL as error:
+        except (aiohttp.InvalidURL, UnicodeError) as error:
             raise Rejected(f"is no URL that can be called: {error}") from None
         except (aiohttp.ClientError, OSError) as error:
             refused = _refusal(error)
@@ -162,10 +163,10 @@ async def _kept(response: aiohttp.ClientResponse) -> dict[str, Any]:
     cut = len(data) > RESPONSE_LIMIT
     if cut:
         response.close()  # the rest is not worth waiting for
-    body: Any = data[:RESPONSE_LIMIT].decode(response.charset or "utf-8", errors="replace")
+    body: Any = _decoded(data[:RESPONSE_LIMIT], response.charset)
     if not cut and "json" in response.content_type:
         with contextlib.suppress(ValueError, RecursionError):
-            body = json.loads(body, parse_constant=_no_constant)
+            body = json.loads(body, parse_constant=_no_constant, parse_float=_finite)
     return {
         "status": response.status,
         "reason": response.reason or "",
@@ -207,5 +208,19 @@ def _as_text(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
+def _decoded(data: bytes, charset: str | None) -> str:
+    """The text of a body; as UTF-8 where the answer names an encoding that is none."""
+    try:
+        return data.decode(charset or "utf-8", errors="replace")
+    except (LookupError, ValueError):
+        return data.decode(errors="replace")
+
+
 def _no_constant(name: str) -> None:
     raise ValueError(name)
+
+
+def _finite(text: str) -> float:
+    if not math.isfinite(number := float(text)):
+        raise ValueError(text)
+    return number

@@ -155,6 +155,17 @@ def test_the_answer_is_kept_cut_short(there: Receiver) -> None:
     ]
 
 
+@pytest.mark.parametrize("charset", ["x-unknown", "hex", "idna", "undefined"])
+def test_an_encoding_that_is_none_spoils_no_answer(there: Receiver, charset: str) -> None:
+    there.answers[:] = [Answer(200, {"Content-Type": f"text/plain; charset={charset}"}, "grüße\xff".encode())]
+    assert send(Endpoint(url=there.url, secret=new_secret()))["body"] == "grüße\xff"
+
+
+def test_numbers_that_cannot_be_stored_are_kept_as_text(there: Receiver) -> None:
+    there.answers[:] = [Answer(200, {"Content-Type": "application/json"}, b'{"n": 1e999}')]
+    assert send(Endpoint(url=there.url, secret=new_secret()))["body"] == '{"n": 1e999}'
+
+
 def test_no_connection_is_tried_again(there: Receiver) -> None:
     with socket.socket() as nobody:
         nobody.bind(("127.0.0.1", 0))
@@ -245,6 +256,8 @@ def test_a_redirect_is_followed_with_the_same_request_but_not_to_where_none_may_
         "http://[::1]/",
         "file:///etc/passwd",
         "ftp://x/",
+        "http://two..dots/",
+        f"http://{'a' * 64}.com/",
     ):
         there.answers[:] = [Answer(status, {"Location": target}), Answer(200)]
         with pytest.raises(Rejected):
