@@ -145,7 +145,9 @@ class Job(Struct):
     policies: dict[str, Any]
     trace: Annotated[dict[str, str] | None, Meta(description="`traceparent` and `tracestate`, which its runs hand on")]
     created_at: datetime
-    updated_at: datetime | None
+    updated_at: Annotated[
+        datetime | None, Meta(description="when it was changed; of one that runs once also when it was run again by hand")
+    ]
     cancelled_at: datetime | None
     paused_at: datetime | None
     paused_note: str | None

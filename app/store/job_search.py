@@ -23,8 +23,8 @@ BEFORE_CREATION = timedelta(minutes=1)
 
 _JOBS = """
 select j.job_id::text, j.user_id, j.task_id, j.schedule_type, j.expression, j.timezone, j.run_at,
-       j.parameters::text as parameters, j.created_at, j.cancelled_at, s.next_run_at, s.paused_at, s.problem,
-       s.planned_through
+       j.parameters::text as parameters, j.created_at, j.updated_at, j.cancelled_at, s.next_run_at, s.paused_at,
+       s.problem, s.planned_through
 from pgtick.jobs j
 left join pgtick.schedules s using (job_id)
 where j.job_id = any (%s::uuid[])
@@ -50,7 +50,7 @@ def page(
 ) -> Page:
     """Up to `limit` jobs after `position`.
 
-    A recurring job that was on an earlier page is left out: it has an execution there. In a page, the jobs already
+    A job of several executions that was on an earlier page is left out: it has one there. In a page, the jobs already
     found are left out of further looks, so that one busy schedule does not hide the rest behind its history.
     """
     search = Search(connection, wanted, now, users, whole_jobs=True)
@@ -64,11 +64,11 @@ def page(
         for row in rows:
             newest.setdefault(row["job_id"], row)
         known = _jobs(connection, list(newest))
-        recurring = [job_id for job_id in newest if job_id in known and known[job_id]["schedule_type"] == CRON]
-        earlier = search.with_newer(recurring, position) if position else set()
+        several = [job_id for job_id in newest if job_id in known and _may_have_several(known[job_id])]
+        earlier = search.with_newer(several, position) if position else set()
         # Jobs of which only history is left (their partition was dropped) are not listed.
         found += [Listed(known[i], row) for i, row in newest.items() if i in known and i not in earlier]
-        passed |= set(recurring)
+        passed |= set(several)
         if len(found) > limit:
             return Page(found[:limit], _place(found[limit - 1].execution))
         if search.stopped is not None:
@@ -95,6 +95,11 @@ def _jobs(connection: Connection, job_ids: Sequence[str]) -> dict[str, dict[str,
         return {}
     rows = connection.cursor(row_factory=dict_row).execute(_JOBS, [list(job_ids)], prepare=False)
     return {row["job_id"]: row for row in rows}
+
+
+def _may_have_several(job: dict[str, Any]) -> bool:
+    """Whether there may be another execution: one that runs once has it only by hand, which changes the job."""
+    return job["schedule_type"] == CRON or job["updated_at"] is not None
 
 
 def _place(row: Row) -> Position:

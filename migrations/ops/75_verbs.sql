@@ -162,6 +162,10 @@ begin
     values (job.job_id, at, coalesce(due, at), job.user_id, task.task_key, task.priority,
             case when coalesce(job.policies ->> 'overlap', case job.schedule_type when 'CRON' then 'skip' else 'allow' end) <> 'allow' then 'wait' end,
             origin);
+    -- By this, listings of jobs know of which there is more than one execution.
+    if job.schedule_type <> 'CRON' and job.updated_at is null then
+        update pgtick.jobs j set updated_at = clock_timestamp() where j.job_id = job.job_id and j.updated_at is null;
+    end if;
     return pgtick.execution_id(at, job.job_id);
 end $$;
 comment on function pgtick.start_anew is 'Makes one more execution of a job pending, with a note where it came from; returns its id.';

@@ -185,6 +185,23 @@ def test_recurring_jobs_are_on_one_page_only(api: Api, rows: Rows, query: dict[s
     assert sorted(seen) == sorted(recurring + single)
 
 
+@pytest.mark.parametrize("sort", ["-scheduled_at", "scheduled_at"])
+@pytest.mark.parametrize("limit", [1, 2, 50])
+def test_a_job_that_ran_once_and_again_by_hand_is_on_one_page_only(
+    api: Api, rows: Rows, connection: Connection, sort: str, limit: int
+) -> None:
+    again, planned, once = rows.job(), rows.job(), rows.job()
+    rows.finished(again, 0, "FAILED")
+    rows.finished(once, 60)
+    for verb in (f"/jobs/{again}/run", f"/executions/{api.get(f'/jobs/{again}')['execution']['execution_id']}/rerun"):
+        assert api.call("POST", verb).status_code in (201, 202)
+    rows.finish_everything()
+    rows.pending(planned, 3 * HOUR)
+    assert api.call("POST", f"/jobs/{planned}/run").status_code == 202
+    pages = api.pages("/jobs", "jobs", limit=limit, sort=sort)
+    assert sorted(item["job_id"] for page in pages for item in page) == sorted([again, planned, once])
+
+
 def test_a_busy_schedule_does_not_hide_other_jobs(api: Api, rows: Rows, connection: Connection) -> None:
     old = rows.job()
     rows.finished(old, -60)
