@@ -28,11 +28,11 @@ class Endpoints:
     """Reads HTTP tasks now and then, and when there was a change. Every change of what is known is passed on."""
 
     def __init__(
-        self, link: Link, settings: Settings, worker_id: int, on_change: Callable[[dict[int, Task]], list[int]]
+        self, settings: Settings, link: Link, worker_id: int, on_change: Callable[[dict[int, Task]], list[int]]
     ) -> None:
         """`on_change` takes the HTTP tasks there are, and returns the keys of all tasks the worker serves."""
-        self._link = link
         self._settings = settings
+        self._link = link
         self._worker_id = worker_id
         self._on_change = on_change
         self._client: Client | None = None
@@ -72,7 +72,7 @@ class Endpoints:
             backoff=Backoff(*backoff),
             timeout=row["timeout_s"],
             limits=limits,
-            isolable=False,
+            is_endpoint=True,
         )
 
     def _clients(self) -> Client:

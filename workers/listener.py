@@ -28,12 +28,13 @@ class Listener:
         self,
         link: Link,
         worker_id: int,
+        *,
+        on_connect: Callable[[], None],
         on_due: Callable[[float | None], None],
         on_cancel: Callable[[list[int]], None],
         on_revoke: Callable[[list[int]], None],
-        on_connect: Callable[[], None],
-        on_plan: Callable[[], None] = lambda: None,
-        on_tasks: Callable[[], None] = lambda: None,
+        on_plan: Callable[[], None],
+        on_tasks: Callable[[], None],
     ) -> None:
         self._link = link
         self._echo = f"pgtick_echo_{worker_id}"

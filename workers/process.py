@@ -3,36 +3,30 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import os
-import random
 import signal
-import socket
 import time
+from collections.abc import Callable
 from datetime import datetime
 from typing import Any
-
-import psycopg
 
 from app.clock import Clock, clock
 from app.events import emit
 from app.settings import Settings
-from app.store import queries
-from app.store.connections import HOT_SETTINGS, is_retryable
-from app.version import installed_version
+from app.store.connections import HOT_SETTINGS
 from workers import health, metrics
 from workers.claimer import Claimer
 from workers.endpoints import Endpoints
 from workers.janitor import Janitor
 from workers.leases import Leases
 from workers.listener import Listener
-from workers.loop import SAY_AGAIN_S, Link, Loop
+from workers.loop import Link, Loop
 from workers.notify_socket import notify, watchdog_pause_s
 from workers.planner import Planner
+from workers.presence import register
 from workers.registry import Pool, Task, load
 from workers.reporter import Reporter
 from workers.runner import GIVE_UP_S, Runner
-from workers.slots import Slots
 from workers.sweeper import Sweeper
 
 GATHER_S = 0.002
@@ -42,14 +36,6 @@ REPORT_LIMIT_S = 5.0
 LISTEN_LIMIT_S = 7.0
 """A server that hangs costs a loop so long; what polls for due executions must find out first."""
 
-UNMIGRATED = (
-    psycopg.errors.InvalidSchemaName,
-    psycopg.errors.UndefinedTable,
-    psycopg.errors.UndefinedColumn,
-    psycopg.errors.UndefinedFunction,
-)
-MIGRATE = "the database has no schema of pgtick, or an older one: run pgtick migrate"
-
 
 class Worker:
     """Claims, runs and reports until SIGTERM or SIGINT. All workers are equal; any of them may die at any time."""
@@ -57,9 +43,6 @@ class Worker:
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self.clock: Clock = clock
-        self.name = f"{socket.gethostname()}:{os.getpid()}"
-        self.state = "RUNNING"
-        self.worker_id = 0
         self._stop_asked = asyncio.Event()
         self._hurry = asyncio.Event()
         self.problem: str | None = None
@@ -70,7 +53,7 @@ class Worker:
         """Returns its exit status; raises SettingsError when it cannot run with these settings."""
         tasks = load(self.settings.task_modules)
         page = await self._open_page()
-        await self._register(tasks)
+        self.presence = await register(self.settings, self.clock, tasks)
         self._assemble()
         await self._start()
         try:
@@ -83,104 +66,9 @@ class Worker:
 
     # ── starting ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    async def _register(self, tasks: dict[str, Task]) -> None:
-        """Makes tasks and worker known, waiting for a database that is not there yet, or was not migrated."""
-        link = Link("start", self.settings.database_url)
-        said, said_at = "", 0.0
-        while True:
-            try:
-                async with asyncio.timeout(30):
-                    await self._register_once(link, tasks)
-                break
-            except Exception as error:
-                await link.close()
-                unmigrated = isinstance(error, UNMIGRATED)
-                if not unmigrated and not is_retryable(error):
-                    raise
-                event = "schema_missing" if unmigrated else "database_unavailable"
-                if event != said or time.monotonic() - said_at > SAY_AGAIN_S:
-                    said, said_at = event, time.monotonic()
-                    emit(event, loop="start", error=error, **({"advice": MIGRATE} if unmigrated else {}))
-                notify(STATUS=f"waiting for the database: {MIGRATE if unmigrated else error}".replace("\n", " "))
-                await asyncio.sleep(random.uniform(0.5, 1.0))
-        await link.close()
-
-    async def _register_once(self, link: Link, tasks: dict[str, Task]) -> None:
-        connection = await link.connection()
-        sent = time.monotonic()
-        row = await (await connection.execute("select extract(epoch from clock_timestamp())::float8")).fetchone()
-        assert row is not None
-        self.clock.observe(row[0], sent, time.monotonic())
-        every = list(tasks.values())
-        known = await connection.execute(
-            "select task_id, concurrency_key from pgtick.tasks where task_id = any (%s)", [list(tasks)]
-        )
-        key_before = dict(await known.fetchall())
-        cursor = await connection.execute(
-            queries.register_tasks,
-            {
-                "task_ids": [t.task_id for t in every],
-                "targets": [t.target for t in every],
-                "pools": [t.pool for t in every],
-                "descriptions": [t.description for t in every],
-                "queues": [t.queue for t in every],
-                "priorities": [t.limits.stored_priority(t.priority) for t in every],
-                "max_retries": [t.max_retries for t in every],
-                "backoff_bases": [float(t.backoff.base_s) for t in every],
-                "backoff_factors": [float(t.backoff.factor) for t in every],
-                "backoff_caps": [float(t.backoff.cap_s) for t in every],
-                "backoff_jitters": [float(t.backoff.jitter) for t in every],
-                "timeouts": [None if t.timeout is None else float(t.timeout) for t in every],
-                "max_concurrents": [t.limits.max_concurrent for t in every],
-                "concurrency_keys": [t.limits.concurrency_key for t in every],
-                "max_per_keys": [t.limits.max_per_key for t in every],
-                "rates": [None if t.limits.rate_per_s is None else float(t.limits.rate_per_s) for t in every],
-                "schemas": [None if t.schema is None else json.dumps(t.schema) for t in every],
-            },
-        )
-        keys = dict(await cursor.fetchall())
-        rekeyed = [
-            keys[t.task_id]
-            for t in every
-            if key_before.get(t.task_id, t.limits.concurrency_key) != t.limits.concurrency_key
-        ]
-        await connection.execute("select pgtick.apply_limits(%s, %s::int4[])", [list(keys.values()), rekeyed])
-        limits = {
-            "async": self.settings.concurrency,
-            "thread": self.settings.threads,
-            "process": self.settings.processes,
-        }
-        self.pools = [
-            Slots(pool, limits[pool], {keys[t.task_id]: t for t in every if t.pool == pool and self._serves(t)})
-            for pool in ("async", "thread", "process")
-        ]
-        self.task_keys = [key for slots in self.pools for key in slots.task_keys]
-        registered = await connection.execute(queries.register_worker, self._facts())
-        row = await registered.fetchone()
-        assert row is not None
-        self.worker_id = row[0]
-        emit("worker_started", worker_id=self.worker_id, name=self.name, tasks=",".join(sorted(tasks)))
-
-    def _serves(self, task: Task) -> bool:
-        return not self.settings.queues or task.queue in self.settings.queues
-
-    def _facts(self) -> dict[str, Any]:
-        return {
-            "worker_id": self.worker_id,
-            "name": self.name,
-            "state": self.state,
-            "running": self.runner.running if self.worker_id else 0,
-            "capacity": sum(slots.capacity for slots in self.pools if slots.tasks),
-            "pools": json.dumps(
-                {slots.pool: {"capacity": slots.capacity, "taken": slots.taken} for slots in self.pools if slots.tasks}
-            ),
-            "task_keys": self.task_keys,
-            "queues": list(self.settings.queues) or None,
-            "version": installed_version(),
-        }
-
     def _assemble(self) -> None:
         settings, url = self.settings, self.settings.database_url
+        pools, worker_id = self.presence.pools, self.presence.worker_id
         # A crash of the server takes back the last claims and plans: they are made again. Outcomes and jobs wait for
         # the disk; what is on it, WAL being one line, is there with all that came before.
         hasty = HOT_SETTINGS | {"synchronous_commit": "off"}
@@ -194,39 +82,38 @@ class Worker:
             "janitor": Link("janitor", url, patient),
             "tasks": Link("tasks", url),
         }
-        self.runner = Runner(
-            settings, self.clock, self.pools, lambda e, o: self.reporter.add(e, o), lambda: self._on_free()
-        )
+        self.runner = Runner(settings, self.clock, pools, lambda e, o: self.reporter.add(e, o), self._on_free)
+        claims = self.runner.claims
         self.reporter = Reporter(
             settings,
             self.clock,
             links["reports"],
-            self.worker_id,
-            self.runner.claims,
-            lambda: self.loops["reports"].wake(),
+            worker_id,
+            claims,
+            self._waker("reports"),
             self.runner.progress,
-            self._on_room,
+            on_room=self._waker("claims"),
         )
-        self.claimer = Claimer(settings, self.clock, links["claims"], self.pools, self.worker_id, self.runner.take)
-        self.sweeper = Sweeper(settings, self.clock, links["sweeper"], self.pools, self._on_overlooked)
+        self.claimer = Claimer(settings, self.clock, links["claims"], pools, worker_id, self.runner.take)
+        self.sweeper = Sweeper(settings, self.clock, links["sweeper"], pools, self._on_overlooked)
         self.planner = Planner(settings, self.clock, links["planner"], self._on_planned)
-        self.janitor = Janitor(settings, links["janitor"], self.worker_id, self.runner.claims, self._on_recovered)
+        self.janitor = Janitor(settings, links["janitor"], worker_id, claims, self._waker("claims"))
         self.listener = Listener(
             links["listener"],
-            self.worker_id,
-            self._on_due,
-            self.runner.cancel,
-            self.runner.revoke,
-            self._on_listening,
-            self._on_plan,
-            self._on_tasks_changed,
+            worker_id,
+            on_connect=self._look_at_everything,
+            on_due=self._on_due,
+            on_cancel=self.runner.cancel,
+            on_revoke=self.runner.revoke,
+            on_plan=self._waker("planner"),
+            on_tasks=self._waker("tasks"),
         )
-        self.endpoints = Endpoints(links["tasks"], settings, self.worker_id, self._on_endpoints)
+        self.endpoints = Endpoints(settings, links["tasks"], worker_id, self._on_endpoints)
         self.leases = Leases(
             settings,
             self.clock,
-            self.runner.claims,
-            self._facts,
+            claims,
+            lambda: self.presence.facts(self.runner.running),
             on_lost=self.runner.lose,
             on_cancel=self.runner.cancel,
             on_revoke=self.runner.revoke,
@@ -269,48 +156,34 @@ class Worker:
 
     # ── what the loops tell each other ───────────────────────────────────────────────────────────────────────────────
 
+    def _waker(self, name: str) -> Callable[[], None]:
+        return lambda: self.loops[name].wake()
+
     def _on_due(self, due_at: float | None) -> None:
         if due_at is None:
-            self.claimer.look_at_everything()
+            self._look_at_everything()
         else:
             self.claimer.lower_floors(due_at)
-        self.loops["claims"].wake()
+            self.loops["claims"].wake()
 
     def _on_overlooked(self, pool: Pool, priority: int, due_at: datetime) -> None:
         self.claimer.lower_floor(pool, priority, due_at)
         self.loops["claims"].wake()
-
-    def _on_plan(self) -> None:
-        self.loops["planner"].wake()
 
     def _on_planned(self, earliest: float) -> None:
         if earliest < self.clock.now() + self.settings.claim_ahead_s:
             self.claimer.lower_floors(earliest)
             self.loops["claims"].wake()
 
-    def _on_recovered(self) -> None:
-        self.loops["claims"].wake()
-
-    def _on_listening(self) -> None:
+    def _look_at_everything(self) -> None:
         self.claimer.look_at_everything()
         self.loops["claims"].wake()
-
-    def _on_tasks_changed(self) -> None:
-        self.loops["tasks"].wake()
 
     def _on_endpoints(self, endpoints: dict[int, Task]) -> list[int]:
         """HTTP tasks are these from now on; returns the keys of all tasks that are served."""
-        (slots,) = (each for each in self.pools if each.pool == "async")
-        kept = {key: task for key, task in slots.tasks.items() if task.isolable}
-        slots.know(kept | {key: task for key, task in endpoints.items() if self._serves(task)})
-        self.task_keys = [key for slots in self.pools for key in slots.task_keys]
-        self.claimer.look_at_everything()
-        self.loops["claims"].wake()
-        return self.task_keys
-
-    def _on_room(self) -> None:
-        """A limit may have room again."""
-        self.loops["claims"].wake()
+        self.presence.know_endpoints(endpoints)
+        self._look_at_everything()
+        return self.presence.task_keys
 
     def _on_free(self) -> None:
         """A slot is free again, and claims wait for one."""
@@ -336,10 +209,10 @@ class Worker:
                 self.problem = facts["problem"]
             if not ready and all(self.loops[name].came_round for name in ("claims", "reports", "planner")):
                 ready = True
-                emit("worker_ready", worker_id=self.worker_id)
+                emit("worker_ready", worker_id=self.presence.worker_id)
                 notify(READY="1")
             if facts["ok"]:
-                notify(WATCHDOG="1", STATUS=f"{self.state.lower()}: {self.runner.running} executions running")
+                notify(WATCHDOG="1", STATUS=f"{self.presence.state.lower()}: {self.runner.running} executions running")
             await asyncio.sleep(min(1.0, watchdog_pause_s() or 1.0) if ready else 0.02)
 
     def _on_minder_ended(self, minder: asyncio.Task[None]) -> None:
@@ -369,8 +242,8 @@ class Worker:
         return {
             "ok": not ill,
             "problem": "; ".join(ill) or None,
-            "worker_id": self.worker_id,
-            "state": self.state,
+            "worker_id": self.presence.worker_id,
+            "state": self.presence.state,
             "running": self.runner.running,
             "abandoned": len(self.runner.abandoned),
             "unreported": self.reporter.backlog,
@@ -383,7 +256,7 @@ class Worker:
         if not self.loops:
             return b""
         totals = self.reporter.stats.totals()
-        return metrics.page(totals, self.pools, self.health(), self.claimer.claim_s, self.planner.lag_s)
+        return metrics.page(totals, self.presence.pools, self.health(), self.claimer.claim_s, self.planner.lag_s)
 
     # ── stopping ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -394,9 +267,9 @@ class Worker:
         self._stop_asked.set()
 
     async def _drain(self) -> None:
-        emit("worker_draining", worker_id=self.worker_id, running=self.runner.running)
+        emit("worker_draining", worker_id=self.presence.worker_id, running=self.runner.running)
         notify(STOPPING="1", STATUS=f"draining: {self.runner.running} executions running")
-        self.state = "DRAINING"
+        self.presence.state = "DRAINING"
         self.leases.tell()
         for name in ("claims", "planner"):
             self.loops[name].stop()
@@ -405,7 +278,7 @@ class Worker:
         self.loops["reports"].wake()
         await self._until_idle(self.settings.drain_s)
         if self.runner.busy:
-            emit("drain_deadline", worker_id=self.worker_id, running=self.runner.running)
+            emit("drain_deadline", worker_id=self.presence.worker_id, running=self.runner.running)
             self.runner.release_running()
             self._hurry.clear()
             await self._until_idle(self.settings.kill_after_s + GIVE_UP_S + 1.0)
@@ -416,10 +289,10 @@ class Worker:
             self._running[name].cancel()
         self._minder.cancel()
         await asyncio.gather(*self._running.values(), self._minder, return_exceptions=True)
-        self.state = "STOPPED"
+        self.presence.state = "STOPPED"
         await self.leases.stop()
         await asyncio.wait([self._keeping], timeout=1)
-        emit("worker_stopped", worker_id=self.worker_id)
+        emit("worker_stopped", worker_id=self.presence.worker_id)
 
     async def _until_idle(self, seconds: float) -> None:
         deadline = time.monotonic() + seconds

@@ -40,8 +40,8 @@ class Task:
     timeout: float | None = None
     limits: Limits = field(default_factory=Limits)
     schema: Schema | None = None
-    isolable: bool = True
-    """Whether it can be run in a child process, as what may have killed a worker is."""
+    is_endpoint: bool = False
+    """Whether it calls an HTTP endpoint: no module registers it, and it cannot be run in a child process."""
     limited: bool = field(init=False)
 
     def __post_init__(self) -> None:

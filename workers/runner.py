@@ -165,7 +165,7 @@ class Runner:
     async def _attempt(self, execution: Execution) -> Outcome:
         try:
             parameters = execution.decode_parameters()
-            if (execution.suspect and execution.task.isolable) or execution.task.pool == "process":
+            if execution.task.pool == "process" or (execution.suspect and not execution.task.is_endpoint):
                 return await self._in_child(execution, parameters)
             context = self._begin(execution)
             if execution.task.pool == "thread":

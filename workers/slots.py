@@ -39,7 +39,3 @@ class Slots:
         What is not claimed yet is due after what waits here, so there is time to gather slots for a larger claim.
         """
         return 4 * self.free >= self.capacity or not self.waiting
-
-    @property
-    def task_keys(self) -> list[int]:
-        return list(self.tasks)

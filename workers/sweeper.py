@@ -42,7 +42,7 @@ class Sweeper:
         until = datetime.fromtimestamp(self._clock.now() - FAR_MARGIN_S, UTC)
         for slots in self._pools:
             if slots.tasks:
-                facts = {"until": until, "task_keys": slots.task_keys}
+                facts = {"until": until, "task_keys": list(slots.tasks)}
                 cursor = await connection.execute(queries.overlooked, facts)
                 for priority, due_at in await cursor.fetchall():
                     self._on_overlooked(slots.pool, priority, due_at)
