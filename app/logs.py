@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import os
@@ -45,6 +46,13 @@ def set_up(settings: Settings) -> None:
     handler = logging.StreamHandler(_own_stderr())
     handler.setFormatter(JsonFormatter() if settings.log_format == "json" else TextFormatter())
     logging.basicConfig(handlers=[handler], level=settings.log_level.upper(), force=True)
+
+
+def flush_output() -> None:
+    """Writes out what was printed, for a process that ends by `os._exit`."""
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(Exception):  # a task has closed it, or nobody reads any more
+            stream.flush()
 
 
 def _own_stderr() -> TextIO:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import gc
 import os
 import sys
@@ -40,18 +39,12 @@ def main() -> None:
         except SettingsError as error:
             give_up(error)
         # A thread that did not listen to its cancellation must not keep the process: its execution was handed back.
-        flush()
+        logs.flush_output()
         os._exit(status)
 
 
 async def work(settings: Settings) -> int:
     return await Worker(settings).run()
-
-
-def flush() -> None:
-    for stream in (sys.stdout, sys.stderr):
-        with contextlib.suppress(Exception):  # a task has closed it, or nobody reads any more
-            stream.flush()
 
 
 def give_up(error: SettingsError) -> NoReturn:

@@ -15,7 +15,7 @@ from app.events import emit
 from app.settings import Settings
 from workers.execution import Execution
 from workers.lease_keeper import HUNG_AFTER_S
-from workers.start import Start
+from workers.surroundings import surroundings
 
 STOP_S = 5.0
 LINE_LIMIT = 16 * 1024 * 1024
@@ -51,7 +51,7 @@ class Leases:
         self._on_cancel = on_cancel
         self._on_revoke = on_revoke
         self._on_drain = on_drain
-        self._start = Start()
+        self._surroundings = surroundings()
         self._process: asyncio.subprocess.Process | None = None
         self._stopping = False
         self._failures = 0
@@ -78,7 +78,7 @@ class Leases:
                     stdin=asyncio.subprocess.PIPE,
                     stdout=asyncio.subprocess.PIPE,
                     limit=LINE_LIMIT,
-                    **self._start.alike(),
+                    **self._surroundings,
                 )
                 beside = [asyncio.create_task(self._tell(process)), asyncio.create_task(self._watch(process))]
                 try:

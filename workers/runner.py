@@ -12,6 +12,7 @@ from typing import Any
 from app.clock import Clock
 from app.events import emit
 from app.settings import Settings
+from workers.children import Children
 from workers.context import Context, enter
 from workers.execution import (
     Completed,
@@ -27,7 +28,6 @@ from workers.execution import (
     outcome_of,
     storable,
 )
-from workers.isolation import Children
 from workers.slots import Slots
 from workers.threads import Threads
 

@@ -1,4 +1,4 @@
-"""The nursery of `workers.isolation`: imports the tasks once, then forks a child for each execution it is asked for."""
+"""The nursery of `workers.children`: imports the tasks once, then forks a child for each execution it is asked for."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ class Nursery:
             if self._fork_only:
                 run_child(theirs, self._settings)
             os.set_inheritable(theirs.fileno(), True)
-            os.execv(sys.executable, [sys.executable, "-m", "workers.isolated", str(theirs.fileno())])
+            os.execv(sys.executable, [sys.executable, "-m", "workers.nursery", str(theirs.fileno())])
         self._children[pid] = theirs
         return True
 
@@ -127,9 +127,7 @@ def run_child(line: socket.socket, settings: Settings) -> None:
     with line.makefile("rb") as incoming:
         request = json.loads(incoming.read())
     tell(line, answer_to(request, settings, line))
-    for stream in (sys.stdout, sys.stderr):
-        with contextlib.suppress(Exception):  # the task has closed it, or nobody reads any more
-            stream.flush()
+    logs.flush_output()
     os._exit(0)
 
 

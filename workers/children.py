@@ -1,6 +1,6 @@
 """Runs executions in child processes: what kills one of those harms nobody else.
 
-The children are forked by a nursery, `python -m workers.isolated`, which has imported the tasks already: a child of it
+The children are forked by a nursery, `python -m workers.nursery`, which has imported the tasks already: a child of it
 starts in milliseconds. For each run the nursery gets one end of a socket pair; the child reads its request from it and
 writes its answer to it, and when it has ended the nursery adds how.
 """
@@ -21,7 +21,7 @@ from app.events import emit
 from app.settings import Settings
 from workers.context import Context
 from workers.execution import Completed, Ended, Execution, Failed, Outcome, Snoozed, storable
-from workers.start import Start
+from workers.surroundings import surroundings
 
 ANSWER_LIMIT = 64 * 1024 * 1024
 HEAR_OUT_S = 0.1
@@ -43,7 +43,7 @@ class Children:
         self._nursery: asyncio.subprocess.Process | None = None
         self._line: socket.socket | None = None
         self._starting = asyncio.Lock()
-        self._start = Start()
+        self._surroundings = surroundings()
 
     async def run(self, execution: Execution, context: Context, parameters: dict[str, Any]) -> Outcome:
         """Runs the execution in a child; ends the child when this is cancelled or the timeout passes."""
@@ -91,10 +91,10 @@ class Children:
         ours.settimeout(5)
         with theirs:
             self._nursery = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-m", "workers.isolated", str(theirs.fileno()), str(os.getpid())),
+                *(sys.executable, "-m", "workers.nursery", str(theirs.fileno()), str(os.getpid())),
                 stdin=asyncio.subprocess.DEVNULL,
                 pass_fds=[theirs.fileno()],
-                **self._start.alike(),
+                **self._surroundings,
             )
         self._line = ours
         emit("nursery_started", pid=self._nursery.pid)
