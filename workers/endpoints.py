@@ -65,7 +65,6 @@ class Endpoints:
             task_id=row["task_id"],
             function=self._clients().function(endpoint),
             pool="async",
-            module=__name__,
             queue=row["queue"],
             priority=row["priority"] - (HELD if limits else 0),
             max_retries=row["max_retries"],

@@ -32,7 +32,6 @@ class Task:
     task_id: str
     function: Callable[..., Any]
     pool: Pool
-    module: str
     queue: str = "default"
     priority: int = 2
     max_retries: int = 3
@@ -101,7 +100,6 @@ def task(
             task_id=task_id,
             function=function,
             pool=pool,
-            module=function.__module__,
             queue=queue,
             priority=priority,
             max_retries=max_retries,

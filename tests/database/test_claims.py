@@ -20,7 +20,7 @@ Connection = psycopg.Connection[Any]
 async def noop() -> None: ...
 
 
-TASK = Task(task_id="noop", function=noop, pool="async", module=__name__)
+TASK = Task(task_id="noop", function=noop, pool="async")
 PENDING = """
 insert into pgtick.pending_executions (job_id, scheduled_at, due_at, user_id, task_key, priority)
 select pgtick.uuid7(), at, at, 'default', 1, %(priority)s

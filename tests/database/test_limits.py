@@ -30,7 +30,7 @@ def bench(dsn: str, connection: Connection) -> Bench:
     connection.execute("insert into pgtick.tasks (task_id, target) values ('noop', 'x')")
     row = connection.execute("select extract(epoch from now())::float8").fetchone()
     assert row is not None
-    return Bench(dsn, {1: Task(task_id="noop", function=noop, pool="async", module=__name__)}, row[0])
+    return Bench(dsn, {1: Task(task_id="noop", function=noop, pool="async")}, row[0])
 
 
 def put(connection: Connection, priority: int, limit_key: str | None = None, task_key: int = 1) -> None:

@@ -21,7 +21,7 @@ Connection = psycopg.Connection[Any]
 async def noop() -> None: ...
 
 
-TASK = Task(task_id="noop", function=noop, pool="async", module=__name__)
+TASK = Task(task_id="noop", function=noop, pool="async")
 
 
 @pytest.fixture
@@ -302,9 +302,7 @@ def test_losses_of_a_suspect_are_charged_until_it_has_failed(bench: Bench, conne
 
 
 def test_the_backoff_is_the_tasks_choice(bench: Bench, connection: Connection) -> None:
-    bench.tasks[1] = Task(
-        task_id="noop", function=noop, pool="async", module=__name__, backoff=Backoff(base_s=2, factor=1, cap_s=60)
-    )
+    bench.tasks[1] = Task(task_id="noop", function=noop, pool="async", backoff=Backoff(base_s=2, factor=1, cap_s=60))
     create(connection)
     fail(bench)
     bench.clock.time += 2

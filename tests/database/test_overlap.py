@@ -20,7 +20,7 @@ Connection = psycopg.Connection[Any]
 async def noop() -> None: ...
 
 
-TASK = Task(task_id="noop", function=noop, pool="async", module=__name__)
+TASK = Task(task_id="noop", function=noop, pool="async")
 
 
 @pytest.fixture

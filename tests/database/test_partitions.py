@@ -25,7 +25,7 @@ def bench(dsn: str, connection: Connection) -> Bench:
     connection.execute("insert into pgtick.tasks (task_id, target) values ('noop', 'x')")
     now = connection.execute("select extract(epoch from now())::float8").fetchone()
     assert now is not None
-    return Bench(dsn, {1: Task(task_id="noop", function=noop, pool="async", module=__name__)}, now[0])
+    return Bench(dsn, {1: Task(task_id="noop", function=noop, pool="async")}, now[0])
 
 
 def of_now(connection: Connection, parent: str) -> str:

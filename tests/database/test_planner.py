@@ -24,7 +24,7 @@ MINUTE, HOUR, DAY = timedelta(minutes=1), timedelta(hours=1), timedelta(days=1)
 async def noop() -> None: ...
 
 
-TASK = Task(task_id="noop", function=noop, pool="async", module=__name__)
+TASK = Task(task_id="noop", function=noop, pool="async")
 
 
 class World:

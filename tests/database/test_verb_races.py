@@ -70,7 +70,7 @@ class Worker:
         row = await (await connection.execute("select extract(epoch from clock_timestamp())::float8")).fetchone()
         assert row is not None
         self.clock.observe(row[0], sent, time.monotonic())
-        self.slots = [Slots("async", 1000, {1: Task(task_id="noop", function=noop, pool="async", module=__name__)})]
+        self.slots = [Slots("async", 1000, {1: Task(task_id="noop", function=noop, pool="async")})]
         self.reporter = Reporter(self.settings, self.clock, links[2], self._worker_id, {}, lambda: None)
         planner = Planner(self.settings, self.clock, links[0], lambda _: None)
         claimer = Claimer(self.settings, self.clock, links[1], self.slots, self._worker_id, self._take)
