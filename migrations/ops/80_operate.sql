@@ -6,7 +6,8 @@ language plpgsql
 set search_path = pg_catalog, pg_temp
 as $$
 declare
-    wanted integer;
+    key integer;
+    wanted pgtick.operations;
     failed record;
     started integer := 0;
     at timestamptz := clock_timestamp();
@@ -16,29 +17,17 @@ begin
     elsif since is null or until is null or since >= until then
         raise exception 'since: must be before until' using errcode = 'invalid_parameter_value';
     elsif retry_failed.task_id is not null then
-        select t.task_key into wanted from pgtick.tasks t where t.task_id = retry_failed.task_id;
+        select t.task_key into key from pgtick.tasks t where t.task_id = retry_failed.task_id;
         if not found then
             raise exception 'task_id: no task "%" is registered', retry_failed.task_id using errcode = 'invalid_parameter_value';
         end if;
     end if;
+    wanted.action := 'rerun';
+    wanted.created_at := at;
+    wanted.filter := jsonb_build_object('task_key', key, 'user_id', user_id, 'error', error, 'statuses', array['FAILED'], 'start_time', since,
+        'end_time', until);
     for failed in
-        select f.job_id, f.scheduled_at, pgtick.execution_id(f.scheduled_at, f.job_id) as execution_id
-        from pgtick.finished_executions f
-        where f.status = 'FAILED' and f.scheduled_at >= since and f.scheduled_at < until
-          and (wanted is null or f.task_key = wanted)
-          and (retry_failed.user_id is null or f.user_id = retry_failed.user_id)
-          and (retry_failed.error is null or strpos(lower(f.error), lower(retry_failed.error)) > 0)
-          and not exists (select from pgtick.jobs j where j.job_id = f.job_id and j.cancelled_at is not null)
-          and exists (select from pgtick.jobs j join pgtick.tasks t on t.task_id = j.task_id where j.job_id = f.job_id)
-          -- Not those that were retried before.
-          and not exists (select from pgtick.pending_executions o
-                          where o.job_id = f.job_id and o.origin = 'retry of ' || pgtick.execution_id(f.scheduled_at, f.job_id))
-          and not exists (select from pgtick.running_executions o
-                          where o.job_id = f.job_id and o.origin = 'retry of ' || pgtick.execution_id(f.scheduled_at, f.job_id))
-          and not exists (select from pgtick.finished_executions o
-                          where o.job_id = f.job_id and o.scheduled_at > since and o.origin = 'retry of ' || pgtick.execution_id(f.scheduled_at, f.job_id))
-        order by f.scheduled_at
-        limit max_count
+        select m.job_id, pgtick.execution_id(m.scheduled_at, m.job_id) as execution_id from pgtick.matching(wanted, max_count) m
     loop
         -- A final row stays as it is: the retry is an execution of its own, at a time of its own.
         perform pgtick.start_anew(pgtick.job_named(failed.job_id), at + started * interval '1 microsecond', 'retry of ' || failed.execution_id);
