@@ -89,9 +89,9 @@ def test_health_shows_each_loop(fleet: Fleet, systemd: Systemd) -> None:
 def test_a_blocked_claim_loop_turns_health_bad_and_stops_the_watchdog(fleet: Fleet, systemd: Systemd) -> None:
     # The loops of a worker cannot be blocked from outside: this one's claims hang in something that is no database.
     worker = start(fleet, systemd, unhealthy_s=5, PGTICK_TASKS="tests.support.tasks,tests.support.hang_claims")
-    eventually(lambda: worker.health()["status"] == 503, 30)
-    health = worker.health()
-    assert health["loops"]["claims"]["ok"] is False
+    # Where other processes want the same cores, other loops may be late for a moment, too.
+    health = eventually(lambda: h if not (h := worker.health())["loops"]["claims"]["ok"] else None, 30)
+    assert health["status"] == 503
     assert "claims" in health["problem"]
     eventually(lambda: worker.says("worker_unhealthy"))
     last = systemd.said("WATCHDOG=1")[-1]
@@ -165,7 +165,8 @@ def test_a_worker_whose_health_port_is_taken_says_so_and_ends(fleet: Fleet) -> N
         port = taken.getsockname()[1]
         worker = fleet.launch(health_port=port)
         assert worker.wait() == os.EX_CONFIG
-    assert worker.log() == f"PGTICK_HEALTH_PORT: {port} is in use\n"
+    assert worker.log().splitlines()[-1] == f"PGTICK_HEALTH_PORT: {port} is in use"
+    assert "Traceback" not in worker.log()
     assert fleet.value("select count(*) from pgtick.workers") == 0
 
 
