@@ -323,7 +323,7 @@ COMMENT ON FUNCTION pgtick.cancel_job(job_id uuid) IS 'Cancels what has not star
 CREATE FUNCTION pgtick.check_policies(policies jsonb, recurring boolean) RETURNS jsonb
     LANGUAGE plpgsql IMMUTABLE
     SET search_path TO 'pg_catalog', 'pg_temp'
-    AS $$
+    AS $_$
 declare
     policy record;
     wrong text;
@@ -366,14 +366,14 @@ begin
         raise exception 'policies.end_at: is before start_at' using errcode = 'invalid_parameter_value';
     end if;
     return policies;
-end $$;
+end $_$;
 
 COMMENT ON FUNCTION pgtick.check_policies(policies jsonb, recurring boolean) IS 'The policies as they are stored. Raises for what is no policy; exclusions are checked by a planner, which stops the job visibly.';
 
 CREATE FUNCTION pgtick.check_tries(max_retries jsonb, timeout_s jsonb) RETURNS void
     LANGUAGE plpgsql IMMUTABLE
     SET search_path TO 'pg_catalog', 'pg_temp'
-    AS $$
+    AS $_$
 begin
     if not (case jsonb_typeof(max_retries) when 'null' then true when 'number' then max_retries #>> '{}' ~ '^\d+$' and max_retries::numeric <= 1000
             else max_retries is null end) then
@@ -382,7 +382,7 @@ begin
             else timeout_s is null end) then
         raise exception 'timeout_s: must be a number above 0, at most 31536000' using errcode = 'invalid_parameter_value';
     end if;
-end $$;
+end $_$;
 
 COMMENT ON FUNCTION pgtick.check_tries(max_retries jsonb, timeout_s jsonb) IS 'Raises for a number of retries or a timeout that a job cannot have. null: those of its task.';
 
@@ -650,6 +650,7 @@ declare
     task pgtick.tasks := pgtick.task_named(job.task_id);
     unknown text;
     asked record;
+    since timestamptz;
     back record;
 begin
     if jsonb_typeof(changes) is distinct from 'object' then
@@ -699,8 +700,10 @@ begin
     -- Parameters, retries and the timeout are read when an execution is claimed: nothing is to be replaced for them.
     if (new.schedule_type, new.expression, new.run_at, new.policies) is distinct from (job.schedule_type, job.expression, job.run_at, job.policies)
             or new.schedule_type = 'CRON' and new.timezone <> job.timezone then
-        -- A single run may still be moved when it is due, as long as nobody has claimed it.
-        back := pgtick.take_back(job_id, case when job.schedule_type = 'CRON' then clock_timestamp() else '-infinity' end);
+        -- A single run may still be moved when it is due, as long as nobody has claimed it. An occurrence whose time has
+        -- come is none of those ahead, though jitter may hold it back.
+        since := case when job.schedule_type = 'CRON' then clock_timestamp() else '-infinity' end;
+        back := pgtick.take_back(job_id, since, since);
         if job.schedule_type <> 'CRON' and back.taken = 0 and not exists (select from pgtick.schedules s where s.job_id = edit_job.job_id) then
             raise exception 'job_id: job % has started already, or is over', job_id using errcode = 'object_not_in_prerequisite_state';
         end if;
@@ -2017,7 +2020,11 @@ begin
             wanted := standing.next_run_at;
         end if;
     end if;
-    if wanted is null or wanted <= clock_timestamp() then
+    -- One whose time has come may still be held back by its jitter.
+    if wanted is null or wanted <= clock_timestamp() and not exists (
+            select from pgtick.pending_executions p
+            where p.job_id = skip_run.job_id and p.scheduled_at = wanted and p.attempt = 0 and p.losses = 0 and p.origin is null
+              and p.due_at > clock_timestamp()) then
         raise exception 'at: % is not to come', coalesce(wanted::text, 'the next occurrence is not known, or') using errcode = 'invalid_parameter_value';
     end if;
     if wanted > clock_timestamp() + interval '10 years' then
@@ -2047,12 +2054,10 @@ begin
     from pgtick.partition_windows w
     where w.parent = 'finished_executions' and wanted < w.until_at
     on conflict do nothing;
-    -- Where it was the last of max_runs, there is one more now: a planner finds out when.
-    update pgtick.schedules s
-    set skips = array_append(s.skips, wanted), runs = greatest(s.runs - taken, 0),
-        next_run_at = case when taken > 0 and s.next_run_at is null then clock_timestamp() else s.next_run_at end,
-        zone_version = case when taken > 0 and s.next_run_at is null then null else s.zone_version end
-    where s.job_id = skip_run.job_id;
+    update pgtick.schedules s set skips = array_append(s.skips, wanted), runs = greatest(s.runs - taken, 0) where s.job_id = skip_run.job_id;
+    -- Where it was the next one, or the last of max_runs, another is the next one now: a planner finds out which.
+    update pgtick.schedules s set next_run_at = clock_timestamp(), zone_version = null
+    where s.job_id = skip_run.job_id and s.paused_at is null and (s.next_run_at = wanted or taken > 0 and s.next_run_at is null);
     perform pgtick.audit('skip', pgtick.execution_id(wanted, job_id));
     return pgtick.execution_id(wanted, job_id);
 end $$;
@@ -2154,7 +2159,7 @@ end $_$;
 
 COMMENT ON FUNCTION pgtick.sweep_standing(past text) IS 'Moves jobs of jobs_standing that no longer stand into a detached day of jobs, to leave with it. Returns how many.';
 
-CREATE FUNCTION pgtick.take_back(job_id uuid, since timestamp with time zone DEFAULT clock_timestamp(), OUT taken integer, OUT first_at timestamp with time zone) RETURNS record
+CREATE FUNCTION pgtick.take_back(job_id uuid, since timestamp with time zone DEFAULT clock_timestamp(), scheduled_since timestamp with time zone DEFAULT '-infinity'::timestamp with time zone, OUT taken integer, OUT first_at timestamp with time zone) RETURNS record
     LANGUAGE plpgsql
     SET search_path TO 'pg_catalog', 'pg_temp'
     AS $$
@@ -2168,18 +2173,20 @@ begin
         with
         gone as (
             delete from pgtick.pending_executions p
-            where p.job_id = take_back.job_id and p.attempt = 0 and p.losses = 0 and p.origin is null and p.due_at > since
+            where p.job_id = take_back.job_id and p.attempt = 0 and p.losses = 0 and p.origin is null
+              and p.due_at > since and p.scheduled_at > scheduled_since
             returning p.scheduled_at
         )
         select count(*), min(g.scheduled_at) into more, at from gone g;
         taken := taken + more;
         first_at := least(first_at, at);
         exit when not exists (select from pgtick.pending_executions p
-                              where p.job_id = take_back.job_id and p.attempt = 0 and p.losses = 0 and p.origin is null and p.due_at > since);
+                              where p.job_id = take_back.job_id and p.attempt = 0 and p.losses = 0 and p.origin is null
+                                and p.due_at > since and p.scheduled_at > scheduled_since);
     end loop;
 end $$;
 
-COMMENT ON FUNCTION pgtick.take_back(job_id uuid, since timestamp with time zone, OUT taken integer, OUT first_at timestamp with time zone) IS 'Deletes what is pending and not due before since: not what was started by hand. For use under lock_job.';
+COMMENT ON FUNCTION pgtick.take_back(job_id uuid, since timestamp with time zone, scheduled_since timestamp with time zone, OUT taken integer, OUT first_at timestamp with time zone) IS 'Deletes what is pending, is due after since and was scheduled for after scheduled_since: not what was started by hand. For use under lock_job.';
 
 CREATE TABLE pgtick.tasks (
     task_id text NOT NULL,

@@ -133,10 +133,11 @@ class Planner:
         async with connection.transaction():
             wanted = {"after": after, "zone_version": self._zone_version, "n": BATCH}
             rows = await (await connection.execute(queries.select_rezoned, wanted)).fetchall()
-            for job_id, expression, timezone, policies_text, anchor, through, runs in rows:
+            for job_id, expression, timezone, policies_text, anchor, through, runs, skips in rows:
                 try:
                     policies = _policies(policies_text, recurring=True)
-                    at = first(expression, timezone, policies, through or anchor, anchor=anchor, runs=runs)
+                    since = through or anchor
+                    at = first(expression, timezone, policies, since, anchor=anchor, runs=runs, skips=skips or ())
                     moved.append((job_id, at))
                 except Exception as error:
                     broken.append((job_id, _problem(error)))
@@ -207,8 +208,10 @@ class Batch:
             self._add_one_off(job_id, facts, next_run_at, policies_text)
             return
         policies = _policies(policies_text, recurring=True)
+        skips = skips or ()
         if version != self.zone_version:
-            next_run_at = first(expression, timezone, policies, through or anchor, anchor=anchor, runs=runs)
+            after = through or anchor
+            next_run_at = first(expression, timezone, policies, after, anchor=anchor, runs=runs, skips=skips)
         if next_run_at is None:
             planned = Plan([], [], None, runs)
         else:
@@ -222,26 +225,26 @@ class Batch:
                 until=self.until,
                 runs=runs,
                 anchor=anchor,
+                skips=skips,
             )
-        runs = planned.runs
-        for number, (scheduled_at, due_at) in enumerate(planned.occurrences, 1):
-            if skips and scheduled_at in skips:
-                self._skip(job_id, facts, scheduled_at, 1, SKIPPED_BY_HAND)
-                runs -= 1
-                continue
-            last = number == len(planned.occurrences)
-            following = planned.next_run_at if last else planned.occurrences[number].scheduled_at
+        # What was skipped by hand is none of its max_runs.
+        kept = [occurrence for occurrence in planned.occurrences if occurrence.scheduled_at not in skips]
+        runs = planned.runs - len(planned.occurrences) + len(kept)
+        next_run_at = planned.next_run_at
+        if next_run_at in skips or (next_run_at is None and runs < planned.runs):
+            after = next_run_at or planned.occurrences[-1].scheduled_at
+            next_run_at = first(expression, timezone, policies, after, anchor=anchor, runs=runs, skips=skips)
+        followings = [*(occurrence.scheduled_at for occurrence in kept[1:]), next_run_at]
+        for (scheduled_at, due_at), following in zip(kept, followings, strict=False):
             self._occur(job_id, facts, scheduled_at, due_at, policies, following)
         for left_out in planned.skipped:
             self._skip(job_id, facts, left_out.scheduled_at, left_out.count, left_out.reason)
-        next_run_at = planned.next_run_at
-        if next_run_at is None and runs < planned.runs:
-            # What was skipped by hand is none of its max_runs: there may be one more.
-            after = planned.occurrences[-1].scheduled_at
-            next_run_at = first(expression, timezone, policies, after, anchor=anchor, runs=runs)
+        passed = [at for at in skips if at <= self.until and (next_run_at is None or at < next_run_at)]
+        for at in passed:  # history may have had no place for it when it was skipped
+            self._skip(job_id, facts, at, 1, SKIPPED_BY_HAND)
         self.unfinished |= next_run_at is not None and next_run_at <= self.until
         # What was left out is dealt with, too: other zone data must not bring it back.
-        dealt_with = [at for at, _ in planned.occurrences[-1:]] + ([self.now] if planned.skipped else [])
+        dealt_with = passed + [at for at, _ in planned.occurrences[-1:]] + ([self.now] if planned.skipped else [])
         self._moved.append((job_id, next_run_at, max(dealt_with, default=None), runs))
 
     def _add_one_off(self, job_id: Any, facts: tuple[Any, ...], at: datetime, policies_text: str | None) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from datetime import datetime
 from functools import partial
 from typing import Any
 
@@ -11,13 +12,13 @@ from flask import Blueprint, Response, request
 
 from app.api import auth, filters, pagination, parameters, problems, requests, responses
 from app.api.bodies import JSON, NDJSON, read_body
+from app.api.coming import coming
 from app.api.idempotency import made_at, read_key
-from app.api.scheduling import Planned, plan
+from app.api.scheduling import SHOWN_RUNS, Planned, plan
 from app.api.services import current
 from app.clock import clock
 from app.domain.ids import parse_uuid, uuid7, uuid7s
 from app.domain.trace import read_trace
-from app.schedule import horizon
 from app.schedule.errors import ScheduleError, ScheduleErrors
 from app.schedule.policies import Policies
 from app.store import job_search, jobs, last_runs, verbs
@@ -190,22 +191,6 @@ def whole_job(job_id: str) -> dict[str, Any]:
     planned = row["planned_through"] or (run["scheduled_at"] if run else None)
     last = current().pool.run(lambda c: last_runs.read(c, {job_id: planned}, since, now)).get(job_id)
     policies = _policies(row)
-    active = row["paused_at"] is None and row["problem"] is None and row["cancelled_at"] is None
-    first = row["next_run_at"] if active else None
-    if first is None and run is not None and run["status"] == "PENDING" and row["expression"] is None:
-        first = run["scheduled_at"]
-    try:
-        if first is not None and row["expression"] is not None and row["zone_version"] is None:
-            # Made in SQL, edited or resumed just now: the planner has not come to it yet.
-            since = row["planned_through"] or row["anchor_at"]
-            first = horizon.first(
-                row["expression"], row["timezone"], policies, since, anchor=row["anchor_at"], runs=row["runs"]
-            )
-        coming = responses.next_runs(
-            row["expression"], row["timezone"], policies, first, row["anchor_at"], row["runs"] or 0
-        )
-    except ScheduleError:  # put in by hand; `problem` says what is wrong once the planner has seen it
-        coming = []
     return {
         "job_id": job_id,
         "user_id": row["user_id"],
@@ -213,7 +198,7 @@ def whole_job(job_id: str) -> dict[str, Any]:
         "status": run and run["status"],
         **_last_run(last),
         "schedule": responses.job_schedule(row),
-        "next_runs": coming,
+        "next_runs": [responses.rfc3339(at) for at in _coming(row, run, now)],
         "execution": None if run is None else responses.execution(run | {"task_id": row["task_id"]}),
         "parameters": responses.raw(row["parameters"]),
         "max_retries": row["max_retries"],
@@ -227,6 +212,20 @@ def whole_job(job_id: str) -> dict[str, Any]:
         "paused_note": row["paused_note"],
         "problem": row["problem"],
     }
+
+
+def _coming(row: dict[str, Any], run: dict[str, Any] | None, now: datetime) -> list[datetime]:
+    """The next times of a job; none of one that is paused, broken, cancelled or over."""
+    if row["problem"] is not None:
+        return []
+    if row["expression"] is None:
+        waits = run is not None and run["status"] == "PENDING" and row["paused_at"] is None
+        return [run["scheduled_at"]] if run is not None and waits else []
+    pending = current().pool.run(lambda c: verbs.pending(c, row["job_id"]))
+    try:
+        return [run.at for run in coming(row, pending, SHOWN_RUNS, now)]
+    except (ScheduleError, ScheduleErrors):  # put in by hand; `problem` says what is wrong once the planner has seen it
+        return []
 
 
 def _policies(row: dict[str, Any]) -> Policies | None:

@@ -81,14 +81,13 @@ def next_runs(
     policies: Policies | None,
     first: datetime | None,
     anchor: datetime | None = None,
-    runs: int = 0,
 ) -> list[str | None]:
     """The first run and the few after it."""
     if first is None or expression is None:
         return [] if first is None else [rfc3339(first)]
     found = [first]
     while len(found) < SHOWN_RUNS:
-        following = horizon.first(expression, timezone, policies, found[-1], anchor=anchor, runs=runs + len(found))
+        following = horizon.first(expression, timezone, policies, found[-1], anchor=anchor, runs=len(found))
         if following is None:
             break
         found.append(following)

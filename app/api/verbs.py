@@ -12,6 +12,8 @@ from msgspec import Struct
 
 from app.api import auth, editing, filters, parameters, problems, responses, structs
 from app.api.bodies import JSON, read_body
+from app.api.coming import coming as coming_runs
+from app.api.coming import following
 from app.api.idempotency import made_at, read_key
 from app.api.jobs import known_id, whole_job
 from app.api.problems import Fault, Problem
@@ -131,7 +133,7 @@ def skip_run(connection: Connection, job_id: str, at: datetime | None, now: date
     policies = Policies.from_dict(row["policies"], recurring=True)
     pending = verbs.pending(connection, job_id)
     if at is None:
-        at = pending[0] if pending else _first_not_skipped(row, policies, max(now, row["planned_through"] or now))
+        at = pending[0] if pending else next((run.at for run in following(row, 1, now)), None)
     elif at not in pending:
         tick = timedelta(microseconds=1)
         on_grid = horizon.first(
@@ -174,39 +176,17 @@ def next_runs(connection: Connection, job_id: str, n: int, now: datetime) -> dic
     if row is None:
         raise verbs.Refused(404, "job_id", "there is no such job")
     pending = verbs.pending(connection, job_id)
-    active = row["cancelled_at"] is None and row["paused_at"] is None
     if row["schedule_type"] != CRON:
+        active = row["cancelled_at"] is None and row["paused_at"] is None
         at = pending[0] if pending else row["next_run_at"]
-        coming = [at] if at is not None and active else []
+        shown = [at] if at is not None and active else []
         return {
             "description": "once",
-            "runs": [{"at": responses.seconds(at), "local": None, "note": None} for at in coming],
+            "runs": [{"at": responses.seconds(at), "local": None, "note": None} for at in shown],
         }
-    skips = set(row["skips"] or ())
-    policies = Policies.from_dict(row["policies"], recurring=True)
-    runs = horizon.upcoming(
-        row["expression"],
-        row["timezone"],
-        policies,
-        now,
-        n + len(skips),
-        anchor=row["anchor_at"],
-        runs=max(0, (row["runs"] or 0) - len(pending)),
-    )
-    kept = [run for run in runs if run.at not in skips][:n] if active else []
+    runs = coming_runs(row, pending, n, now)
     description = parse(row["expression"], row["timezone"]).describe()
-    return {"description": description, "runs": [responses.run(run) for run in kept]}
-
-
-def _first_not_skipped(row: dict[str, Any], policies: Policies, after: datetime) -> datetime | None:
-    at: datetime | None = after
-    while at is not None:
-        at = horizon.first(
-            row["expression"], row["timezone"], policies, at, anchor=row["anchor_at"], runs=row["runs"] or 0
-        )
-        if at not in (row["skips"] or ()):
-            return at
-    return None
+    return {"description": description, "runs": [responses.run(run) for run in runs]}
 
 
 def _recurring(connection: Connection, job_id: str, instead: str) -> dict[str, Any]:

@@ -26,6 +26,8 @@ class Every:
     expression: str
     timezone: str
     seconds: int
+    start_at: datetime | None = None
+    """Where the grid begins, whatever `anchor` a call gives."""
 
     @property
     def interval(self) -> timedelta:
@@ -33,7 +35,7 @@ class Every:
 
     def next(self, after: datetime, anchor: datetime | None = None) -> datetime | None:
         """The first grid point strictly after `after`, in UTC. The grid goes through `anchor`, the epoch by default."""
-        anchor, after = as_utc(anchor or EPOCH), as_utc(after)
+        anchor, after = self._anchor(anchor), as_utc(after)
         try:
             return anchor + self.interval * ((after - anchor) // self.interval + 1)
         except OverflowError:
@@ -41,7 +43,7 @@ class Every:
 
     def prev(self, before: datetime, anchor: datetime | None = None) -> datetime | None:
         """The last grid point strictly before `before`, in UTC."""
-        anchor, before = as_utc(anchor or EPOCH), as_utc(before)
+        anchor, before = self._anchor(anchor), as_utc(before)
         try:
             return anchor - self.interval * ((anchor - before) // self.interval + 1)
         except OverflowError:
@@ -49,8 +51,11 @@ class Every:
 
     def count(self, after: datetime, until: datetime, anchor: datetime | None = None) -> int:
         """How many grid points there are in (after, until]."""
-        anchor = anchor or EPOCH
+        anchor = self._anchor(anchor)
         return max(0, (until - anchor) // self.interval - (after - anchor) // self.interval)
+
+    def _anchor(self, anchor: datetime | None) -> datetime:
+        return as_utc(self.start_at or anchor or EPOCH)
 
     def note(self, at: datetime, since: datetime | None = None) -> str | None:
         """Intervals know no daylight saving."""

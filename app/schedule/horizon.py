@@ -7,7 +7,8 @@ The clock (`now`) is a parameter, and only decides what counts as missed.
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from collections.abc import Collection
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import lru_cache
 from hashlib import blake2b
@@ -81,12 +82,14 @@ def plan(
     anchor: datetime | None = None,
     limit: int = LIMIT,
     grace: timedelta = GRACE,
+    skips: Collection[datetime] = (),
 ) -> Plan:
     """Plans the occurrences of one schedule from `next_run_at` to `until`, both included.
 
     When the first is older than `grace` (plus the jitter), there was an outage, and `missed` decides about all
     occurrences up to now: `latest` runs only the newest of them, `skip` runs that one only if it is still within the
     grace, `all` runs those of the last `missed_window_s` seconds. The rest is returned as skipped, folded and counted.
+    The newest is none of `skips`, which are left to the caller otherwise.
     Raises ScheduleError for an expression or a zone that is none, as a row written by hand may hold.
     """
     next_run_at = as_utc(next_run_at)
@@ -97,7 +100,7 @@ def plan(
             if following is None or following > until:
                 return Plan([Occurrence(next_run_at, next_run_at)], [], following, runs + 1)
         policies = _DEFAULTS
-    return _Planning(expression, timezone, policies, job_id, as_utc(now), runs, anchor).run(
+    return _Planning(expression, timezone, policies, job_id, as_utc(now), runs, anchor, skips).run(
         next_run_at, as_utc(until), limit, grace
     )
 
@@ -114,6 +117,7 @@ class _Planning:
         now: datetime,
         runs: int,
         anchor: datetime | None,
+        skips: Collection[datetime],
     ) -> None:
         self.schedule = occurrences_of(expression, timezone, policies)
         self.policies = policies
@@ -121,6 +125,7 @@ class _Planning:
         self.now = now
         self.runs = runs
         self.anchor = anchor
+        self.skips = skips
         self.jitter = timedelta(seconds=policies.jitter_s)
         self.occurrences: list[Occurrence] = []
         self.skipped: list[Skipped] = []
@@ -153,6 +158,8 @@ class _Planning:
             self._skip(at, older + 1, "older than the catch-up window of policy missed: all")
             return self._next(reached)
         newest = max(at, self.schedule.prev(last + _TICK, self.anchor) or at)
+        while newest in self.skips and newest > at:
+            newest = max(at, self.schedule.prev(newest, self.anchor) or at)
         older, reached = self._count(at, newest)
         if policies.missed == "skip" and self.now - newest > late:
             self._skip(at, older + 1, "policy missed: skip")
@@ -208,16 +215,22 @@ def jitter(job_id: UUID, scheduled_at: datetime, spread: timedelta) -> timedelta
 
 
 def occurrences_of(expression: str, timezone: str, policies: Policies | None) -> Cron | Every | Allowed:
-    """The instants that an expression names under these policies, without `start_at`, `end_at` and `max_runs`."""
+    """The instants that an expression names under these policies, not bounded by `start_at`, `end_at` and `max_runs`.
+
+    Intervals count from `start_at` if there is one.
+    """
     policies = policies or _DEFAULTS
-    return _occurrences_of(expression, timezone, policies.gap, policies.fold, policies.exclude)
+    start_at = policies.start_at if is_every(expression) else None
+    return _occurrences_of(expression, timezone, policies.gap, policies.fold, policies.exclude, start_at)
 
 
 @lru_cache(maxsize=4096)
 def _occurrences_of(
-    expression: str, timezone: str, gap: Gap, fold: Fold, exclude: tuple[str, ...]
+    expression: str, timezone: str, gap: Gap, fold: Fold, exclude: tuple[str, ...], start_at: datetime | None
 ) -> Cron | Every | Allowed:
     schedule = parse(expression, timezone, gap=gap, fold=fold)
+    if isinstance(schedule, Every):
+        schedule = replace(schedule, start_at=start_at)
     return Allowed(schedule, exclude) if exclude else schedule
 
 
@@ -229,13 +242,20 @@ def first(
     *,
     anchor: datetime | None = None,
     runs: int = 0,
+    skips: Collection[datetime] = (),
 ) -> datetime | None:
-    """The first occurrence strictly after an instant: `next_run_at` of a new, edited or resumed job. None: ended."""
+    """The first occurrence strictly after an instant: `next_run_at` of a new, edited or resumed job. None: ended.
+
+    `skips` are occurrences that were skipped by hand.
+    """
     policies = policies or _DEFAULTS
     after = as_utc(after)
     if policies.start_at is not None:
         after = max(after, policies.start_at - _TICK)
-    at = occurrences_of(expression, timezone, policies).next(after, anchor)
+    schedule = occurrences_of(expression, timezone, policies)
+    at = schedule.next(after, anchor)
+    while at is not None and at in skips:
+        at = schedule.next(at, anchor)
     if at is None or at >= END or (policies.end_at is not None and at > policies.end_at):
         return None
     return None if policies.max_runs is not None and runs >= policies.max_runs else at
@@ -281,6 +301,7 @@ def upcoming(
     *,
     anchor: datetime | None = None,
     runs: int = 0,
+    skips: Collection[datetime] = (),
 ) -> list[Run]:
     """The next n runs after an instant, fewer when the schedule ends; `runs` is how many it has had.
 
@@ -292,7 +313,7 @@ def upcoming(
         since = max(since, policies.start_at - _TICK)
     coming: list[Run] = []
     while len(coming) < n and (not coming or time.monotonic() < deadline):
-        at = first(expression, timezone, policies, since, anchor=anchor, runs=runs)
+        at = first(expression, timezone, policies, since, anchor=anchor, runs=runs, skips=skips)
         if at is None:
             break
         coming.append(Run(at, at.astimezone(where), schedule.note(at, since)))

@@ -54,7 +54,7 @@ _GET = """
 select j.job_id::text, j.user_id, j.task_id, j.schedule_type, j.expression, j.timezone, j.run_at,
        j.parameters::text as parameters, j.max_retries, j.timeout_s, j.policies, j.trace, j.created_at, j.updated_at,
        j.cancelled_at, s.next_run_at, s.anchor_at, s.paused_at, s.paused_note, s.problem,
-       s.runs, s.planned_through, s.zone_version
+       s.runs, s.planned_through, s.skips
 from pgtick.jobs j
 left join pgtick.schedules s using (job_id)
 where j.job_id = %s

@@ -45,7 +45,9 @@ begin
 end $$;
 comment on function pgtick.task_named is 'The task of that name; raises when there is none.';
 
-create or replace function pgtick.take_back(job_id uuid, since timestamptz default clock_timestamp(), out taken integer, out first_at timestamptz)
+drop function if exists pgtick.take_back(uuid, timestamptz);
+create or replace function pgtick.take_back(job_id uuid, since timestamptz default clock_timestamp(), scheduled_since timestamptz default '-infinity',
+    out taken integer, out first_at timestamptz)
 language plpgsql
 set search_path = pg_catalog, pg_temp
 as $$
@@ -59,17 +61,20 @@ begin
         with
         gone as (
             delete from pgtick.pending_executions p
-            where p.job_id = take_back.job_id and p.attempt = 0 and p.losses = 0 and p.origin is null and p.due_at > since
+            where p.job_id = take_back.job_id and p.attempt = 0 and p.losses = 0 and p.origin is null
+              and p.due_at > since and p.scheduled_at > scheduled_since
             returning p.scheduled_at
         )
         select count(*), min(g.scheduled_at) into more, at from gone g;
         taken := taken + more;
         first_at := least(first_at, at);
         exit when not exists (select from pgtick.pending_executions p
-                              where p.job_id = take_back.job_id and p.attempt = 0 and p.losses = 0 and p.origin is null and p.due_at > since);
+                              where p.job_id = take_back.job_id and p.attempt = 0 and p.losses = 0 and p.origin is null
+                                and p.due_at > since and p.scheduled_at > scheduled_since);
     end loop;
 end $$;
-comment on function pgtick.take_back is 'Deletes what is pending and not due before since: not what was started by hand. For use under lock_job.';
+comment on function pgtick.take_back is
+    'Deletes what is pending, is due after since and was scheduled for after scheduled_since: not what was started by hand. For use under lock_job.';
 
 create or replace function pgtick.plan_anew(job_id uuid) returns void
 language sql
@@ -249,7 +254,11 @@ begin
             wanted := standing.next_run_at;
         end if;
     end if;
-    if wanted is null or wanted <= clock_timestamp() then
+    -- One whose time has come may still be held back by its jitter.
+    if wanted is null or wanted <= clock_timestamp() and not exists (
+            select from pgtick.pending_executions p
+            where p.job_id = skip_run.job_id and p.scheduled_at = wanted and p.attempt = 0 and p.losses = 0 and p.origin is null
+              and p.due_at > clock_timestamp()) then
         raise exception 'at: % is not to come', coalesce(wanted::text, 'the next occurrence is not known, or') using errcode = 'invalid_parameter_value';
     end if;
     if wanted > clock_timestamp() + interval '10 years' then
@@ -279,12 +288,10 @@ begin
     from pgtick.partition_windows w
     where w.parent = 'finished_executions' and wanted < w.until_at
     on conflict do nothing;
-    -- Where it was the last of max_runs, there is one more now: a planner finds out when.
-    update pgtick.schedules s
-    set skips = array_append(s.skips, wanted), runs = greatest(s.runs - taken, 0),
-        next_run_at = case when taken > 0 and s.next_run_at is null then clock_timestamp() else s.next_run_at end,
-        zone_version = case when taken > 0 and s.next_run_at is null then null else s.zone_version end
-    where s.job_id = skip_run.job_id;
+    update pgtick.schedules s set skips = array_append(s.skips, wanted), runs = greatest(s.runs - taken, 0) where s.job_id = skip_run.job_id;
+    -- Where it was the next one, or the last of max_runs, another is the next one now: a planner finds out which.
+    update pgtick.schedules s set next_run_at = clock_timestamp(), zone_version = null
+    where s.job_id = skip_run.job_id and s.paused_at is null and (s.next_run_at = wanted or taken > 0 and s.next_run_at is null);
     perform pgtick.audit('skip', pgtick.execution_id(wanted, job_id));
     return pgtick.execution_id(wanted, job_id);
 end $$;
@@ -302,6 +309,7 @@ declare
     task pgtick.tasks := pgtick.task_named(job.task_id);
     unknown text;
     asked record;
+    since timestamptz;
     back record;
 begin
     if jsonb_typeof(changes) is distinct from 'object' then
@@ -351,8 +359,10 @@ begin
     -- Parameters, retries and the timeout are read when an execution is claimed: nothing is to be replaced for them.
     if (new.schedule_type, new.expression, new.run_at, new.policies) is distinct from (job.schedule_type, job.expression, job.run_at, job.policies)
             or new.schedule_type = 'CRON' and new.timezone <> job.timezone then
-        -- A single run may still be moved when it is due, as long as nobody has claimed it.
-        back := pgtick.take_back(job_id, case when job.schedule_type = 'CRON' then clock_timestamp() else '-infinity' end);
+        -- A single run may still be moved when it is due, as long as nobody has claimed it. An occurrence whose time has
+        -- come is none of those ahead, though jitter may hold it back.
+        since := case when job.schedule_type = 'CRON' then clock_timestamp() else '-infinity' end;
+        back := pgtick.take_back(job_id, since, since);
         if job.schedule_type <> 'CRON' and back.taken = 0 and not exists (select from pgtick.schedules s where s.job_id = edit_job.job_id) then
             raise exception 'job_id: job % has started already, or is over', job_id using errcode = 'object_not_in_prerequisite_state';
         end if;

@@ -95,6 +95,18 @@ class TestSkipping:
         assert [run["at"] for run in api.get(f"/jobs/{job_id}/next", n=2)["runs"]] == [runs[0], runs[2]]
         assert done(api, "skip", job_id, {"scheduled_at": runs[1]}, 409)
 
+    def test_one_whose_time_has_come_but_for_its_jitter(self, api: Api, connection: Connection) -> None:
+        job_id = api.created(schedule="* * * * *", policies={"jitter_s": 3600})["job_id"]
+        occur(connection, job_id, -10, 20)
+        connection.execute("update pgtick.pending_executions set due_at = scheduled_at + interval '30 minutes'")
+        first, second = api.get(f"/jobs/{job_id}/next", n=2)["runs"]
+        done(api, "edit", job_id, {"policies": {"overlap": "allow"}})
+        held = value(connection, "select scheduled_at from pgtick.pending_executions")
+        assert held == datetime.fromisoformat(first["at"]), "its time has come: an edit does not take it back"
+        assert datetime.fromisoformat(second["at"]) > held
+        assert done(api, "skip", job_id)["execution_id"].startswith(f"{held.timestamp() * 1e6:.0f}-")
+        assert value(connection, "select count(*) from pgtick.pending_executions") == 0
+
     @pytest.mark.parametrize("at", ["2020-01-01T10:00:00Z", "2030-01-01T10:00:01Z", "soon", "2030-01-01T10:00:00"])
     def test_what_is_no_coming_occurrence_is_refused(self, shared_api: Api, at: str) -> None:
         job_id = shared_api.created(schedule="0 10 * * *")["job_id"]
@@ -256,6 +268,30 @@ class TestEditing:
         before = shared_api.get(f"/jobs/{job_id}")
         assert sorted(error["pointer"] for error in done(shared_api, "edit", job_id, body, 422)["errors"]) == pointers
         assert shared_api.get(f"/jobs/{job_id}") == before
+
+
+def test_what_comes_next_is_the_same_everywhere(api: Api, connection: Connection) -> None:
+    """What is pending counts; what was cancelled or skipped does not, and what was skipped is none of max_runs."""
+    job_id = api.created(schedule="* * * * *", policies={"max_runs": 5})["job_id"]
+    minute = timedelta(minutes=1)
+    start = datetime.now(UTC).replace(second=0, microsecond=0) + minute
+    connection.execute(
+        "insert into pgtick.pending_executions (job_id, scheduled_at, due_at, user_id, task_key)"
+        " select %s, at, at, 'default', 1 from unnest(%s) t (at)",
+        [job_id, [start + minute, start + 2 * minute]],
+    )
+    connection.execute(
+        "update pgtick.schedules set next_run_at = %s, planned_through = %s, runs = 2",
+        [start + 3 * minute, start + 2 * minute],
+    )
+    cancelled = value(connection, "select pgtick.execution_id(%s, %s::uuid)", start + 2 * minute, job_id)
+    assert api.call("POST", f"/executions/{cancelled}/cancel").status_code == 200
+    done(api, "skip", job_id, {"scheduled_at": (start + 3 * minute).isoformat()})
+    expected = [start + minute * n for n in (1, 4, 5, 6)]
+    assert [datetime.fromisoformat(run["at"]) for run in api.get(f"/jobs/{job_id}/next")["runs"]] == expected
+    assert [datetime.fromisoformat(at) for at in api.get(f"/jobs/{job_id}")["next_runs"]] == expected
+    done(api, "pause", job_id)
+    assert api.get(f"/jobs/{job_id}/next")["runs"] == api.get(f"/jobs/{job_id}")["next_runs"] == []
 
 
 @pytest.mark.parametrize("verb", ["pause", "resume", "run", "skip", "edit", "backfill"])

@@ -12,6 +12,7 @@ import psycopg
 import pytest
 from psycopg.types.json import Jsonb
 
+from app.schedule.horizon import first
 from tests.support.databases import Server
 from tests.support.working import Bench
 from workers.execution import Completed
@@ -204,6 +205,40 @@ def test_a_run_skipped_by_hand_is_none_of_max_runs(world: World) -> None:
         world.bench.plan()
     for job_id in (pending, ahead):
         assert (len(world.made(job_id)), world.next_run_at(job_id)) == (2, None)
+
+
+def test_a_schedule_stands_at_the_next_time_that_was_not_skipped_by_hand(world: World) -> None:
+    job_id = world.job("0 10 * * *", None, missed="skip")
+    world.bench.plan()
+    due = world.next_run_at(job_id)
+    assert due is not None
+    again = first("0 10 * * *", "UTC", None, due)
+    assert again is not None
+    world.value("select pgtick.skip_run(%s, %s)", job_id, again)
+    world.value("select pgtick.skip_run(%s, %s)", job_id, due)
+    following = first("0 10 * * *", "UTC", None, again)
+    waits = "select scheduled_at from pgtick.executions where job_id = %s and status = 'PENDING'"
+    for zone_version in ("2019a", "2026z"):
+        world.bench.plan()
+        assert world.next_run_at(job_id) == world.value(waits, job_id) == following
+        # Other zone data, also long after, brings neither back.
+        world.connection.execute("update pgtick.schedules set zone_version = %s", [zone_version])
+    assert following is not None
+    world.bench.clock.time = following.timestamp() - 20
+    world.connection.execute("select pgtick.ensure_partitions(%s - now() + interval '1 hour')", [following])
+    world.bench.plan()
+    assert world.made(job_id) == [following]
+    assert world.skipped(job_id) == [(due, 1), (again, 1)]
+
+
+def test_one_that_was_skipped_by_hand_takes_no_missed_one_out(world: World) -> None:
+    hour = world.now.replace(minute=0, second=0)
+    job_id = world.job("0 * * * *", hour + HOUR)
+    world.value("select pgtick.skip_run(%s, %s)", job_id, hour + 2 * HOUR)
+    world.bench.clock.time = (hour + HOUR - MINUTE / 6).timestamp()
+    world.bench.plan()
+    expires_at = world.value("select expires_at from pgtick.pending_executions where job_id = %s", job_id)
+    assert (world.made(job_id), expires_at) == ([hour + HOUR], hour + 3 * HOUR)
 
 
 def test_jitter_exclusions_and_deadlines_reach_the_executions(world: World) -> None:

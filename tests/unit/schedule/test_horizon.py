@@ -264,6 +264,21 @@ def test_resuming_after_a_pause_goes_on_at_the_next_slot() -> None:
     )
 
 
+def test_an_interval_counts_from_its_start() -> None:
+    policies = Policies.from_dict({"start_at": "2026-03-02T13:00:00Z"}, recurring=True)
+    posted = utc("2026-03-01T00:10")
+    for after, expected in (("2026-03-02T12:00:30", "2026-03-02T13:00"), ("2026-03-02T13:00", "2026-03-02T15:00")):
+        assert first("@every 2h", "UTC", policies, utc(after), anchor=posted) == utc(expected)
+    later = planned("@every 2h", "2026-03-02T15:00", {"start_at": "2026-03-02T13:00:00Z"}, now=utc("2026-03-02T15:00"))
+    assert later.next_run_at == utc("2026-03-02T17:00")
+
+
+def test_the_newest_missed_is_none_that_was_skipped_by_hand() -> None:
+    result = planned("0 * * * *", "2026-03-02T09:00", skips=[utc("2026-03-02T12:00"), utc("2026-03-02T11:00")])
+    assert times(result) == ["02 10:00:00", "02 11:00:00", "02 12:00:00"]
+    assert [(skip.scheduled_at, skip.count) for skip in result.skipped] == [(utc("2026-03-02T09:00"), 1)]
+
+
 @pytest.mark.parametrize(
     ("policies", "after", "runs", "expected"),
     [
