@@ -64,10 +64,12 @@ def changes_of(
         faults.append(Fault("/schedule", "a job has a schedule; cancel it with DELETE, or pause it"))
     if faults:
         return faults
-    whole = {"task_id": row["task_id"], **_timing(given, row), **given}
+    timed = given.keys() & {"schedule", "timezone", "policies"}
+    # A schedule that is over, or broken, is no obstacle to what has nothing to do with it.
+    whole = {"task_id": row["task_id"], **(_timing(given, row) if timed else {}), **given}
     if isinstance(given.get("policies"), dict) and row["policies"]:
         whole["policies"] = {**row["policies"], **given["policies"]}
-    elif "policies" not in given:
+    elif timed and "policies" not in given:
         whole["policies"] = row["policies"]
     if "parameters" not in given:
         check = anything_goes

@@ -294,6 +294,16 @@ def test_what_comes_next_is_the_same_everywhere(api: Api, connection: Connection
     assert api.get(f"/jobs/{job_id}/next")["runs"] == api.get(f"/jobs/{job_id}")["next_runs"] == []
 
 
+def test_a_schedule_that_is_over_or_broken_hinders_no_other_change(api: Api, connection: Connection) -> None:
+    job_id = api.created(schedule="0 10 * * *", policies={"end_at": "2035-01-01T00:00:00Z"})["job_id"]
+    for broken in ({"expression": "0 10 * * *", "policies": '{"end_at": "2020-01-01T00:00:00Z"}'},
+                   {"expression": "0 0 30 2 *", "policies": None}):  # fmt: skip
+        connection.execute("update pgtick.jobs set expression = %(expression)s, policies = %(policies)s", broken)
+        retries = 3 if broken["policies"] else 4
+        assert done(api, "edit", job_id, {"max_retries": retries, "parameters": {"to": "x"}})["max_retries"] == retries
+        assert done(api, "edit", job_id, {"timezone": "Europe/Berlin"}, 422)
+
+
 @pytest.mark.parametrize("verb", ["pause", "resume", "run", "skip", "edit", "backfill"])
 def test_what_is_not_there_or_cancelled_takes_no_verb(shared_api: Api, verb: str) -> None:
     body = {"backfill": {"start": "2026-01-01T00:00:00Z", "end": "2026-01-01T00:00:00Z"}, "edit": {}}.get(verb)
