@@ -280,7 +280,6 @@ CREATE FUNCTION pgtick.cancel_job(job_id uuid) RETURNS integer
     AS $$
 #variable_conflict use_column
 declare
-    moved integer;
     claim record;
     cancelled integer := 0;
 begin
@@ -292,18 +291,7 @@ begin
     get diagnostics cancelled = row_count;
     delete from pgtick.schedules s where s.job_id = cancel_job.job_id and s.cancelled_at is null;
     for turn in 1..2 loop
-        with
-        waiting as (
-            delete from pgtick.pending_executions p where p.job_id = cancel_job.job_id returning p.*
-        ),
-        over as (
-            insert into pgtick.finished_executions (job_id, scheduled_at, user_id, task_key, status, attempt, due_at, finished_at, losses, origin, error, errors)
-            select job_id, pgtick.kept_at('finished_executions', scheduled_at), user_id, task_key, 'CANCELLED', attempt, due_at, clock_timestamp(), losses, origin, errors -> -1 ->> 'error', errors
-            from waiting
-            on conflict do nothing
-        )
-        select count(*) into moved from waiting;
-        cancelled := cancelled + moved;
+        cancelled := cancelled + pgtick.cancel_pending(job_id);
         -- Claimed, but perhaps not started: its worker decides, and it alone knows.
         for claim in
             update pgtick.running_executions r set revoked_at = clock_timestamp()
@@ -319,6 +307,34 @@ begin
 end $$;
 
 COMMENT ON FUNCTION pgtick.cancel_job(job_id uuid) IS 'Cancels what has not started of a job, retries included, for good; what runs goes on. Returns how many executions that were.';
+
+CREATE FUNCTION pgtick.cancel_pending(job_id uuid, first_at timestamp with time zone DEFAULT '-infinity'::timestamp with time zone, last_at timestamp with time zone DEFAULT 'infinity'::timestamp with time zone) RETURNS integer
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+#variable_conflict use_column
+declare
+    cancelled integer;
+begin
+    with
+    waiting as (
+        delete from pgtick.pending_executions p
+        where p.job_id = cancel_pending.job_id and p.scheduled_at between first_at and last_at
+        returning p.*
+    ),
+    over as (
+        insert into pgtick.finished_executions (job_id, scheduled_at, user_id, task_key, status, attempt, due_at, finished_at, losses, origin,
+            error, errors)
+        select job_id, pgtick.kept_at('finished_executions', scheduled_at), user_id, task_key, 'CANCELLED', attempt, due_at, clock_timestamp(),
+            losses, origin, errors -> -1 ->> 'error', errors
+        from waiting
+        on conflict do nothing
+    )
+    select count(*) into cancelled from waiting;
+    return cancelled;
+end $$;
+
+COMMENT ON FUNCTION pgtick.cancel_pending(job_id uuid, first_at timestamp with time zone, last_at timestamp with time zone) IS 'The part of cancelling that sees to pending executions: of a job, those scheduled from first_at to last_at. Returns how many.';
 
 CREATE FUNCTION pgtick.check_policies(policies jsonb, recurring boolean) RETURNS jsonb
     LANGUAGE plpgsql IMMUTABLE
@@ -2095,21 +2111,8 @@ declare
     final text;
 begin
     for turn in 1..3 loop
-        with
-        waiting as (
-            delete from pgtick.pending_executions p
-            where p.job_id = stop_execution.job_id and p.scheduled_at = stop_execution.scheduled_at
-            returning p.*
-        ),
-        over as (
-            insert into pgtick.finished_executions (job_id, scheduled_at, user_id, task_key, status, attempt, due_at, finished_at, losses, origin, error, errors)
-            select job_id, pgtick.kept_at('finished_executions', scheduled_at), user_id, task_key, 'CANCELLED', attempt, due_at, clock_timestamp(), losses, origin, errors -> -1 ->> 'error', errors
-            from waiting
-            on conflict do nothing
-        )
-        select 'CANCELLED' into final from waiting;
-        if final is not null then
-            return final;
+        if pgtick.cancel_pending(job_id, scheduled_at, scheduled_at) > 0 then
+            return 'CANCELLED';
         end if;
         update pgtick.running_executions r set cancel_requested_at = coalesce(r.cancel_requested_at, clock_timestamp())
         where r.job_id = stop_execution.job_id and r.scheduled_at = stop_execution.scheduled_at

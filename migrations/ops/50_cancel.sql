@@ -1,13 +1,39 @@
 -- Cancelling: a whole job, or one of its executions. An execution may move from table to table meanwhile; each statement
 -- here sees what was committed when it began and waits for rows that are just moving, so looking twice finds it.
 
+create or replace function pgtick.cancel_pending(job_id uuid, first_at timestamptz default '-infinity', last_at timestamptz default 'infinity') returns integer
+language plpgsql
+set search_path = pg_catalog, pg_temp
+as $$
+#variable_conflict use_column
+declare
+    cancelled integer;
+begin
+    with
+    waiting as (
+        delete from pgtick.pending_executions p
+        where p.job_id = cancel_pending.job_id and p.scheduled_at between first_at and last_at
+        returning p.*
+    ),
+    over as (
+        insert into pgtick.finished_executions (job_id, scheduled_at, user_id, task_key, status, attempt, due_at, finished_at, losses, origin,
+            error, errors)
+        select job_id, pgtick.kept_at('finished_executions', scheduled_at), user_id, task_key, 'CANCELLED', attempt, due_at, clock_timestamp(),
+            losses, origin, errors -> -1 ->> 'error', errors
+        from waiting
+        on conflict do nothing
+    )
+    select count(*) into cancelled from waiting;
+    return cancelled;
+end $$;
+comment on function pgtick.cancel_pending is 'The part of cancelling that sees to pending executions: of a job, those scheduled from first_at to last_at. Returns how many.';
+
 create or replace function pgtick.cancel_job(job_id uuid) returns integer
 language plpgsql
 set search_path = pg_catalog, pg_temp
 as $$
 #variable_conflict use_column
 declare
-    moved integer;
     claim record;
     cancelled integer := 0;
 begin
@@ -19,18 +45,7 @@ begin
     get diagnostics cancelled = row_count;
     delete from pgtick.schedules s where s.job_id = cancel_job.job_id and s.cancelled_at is null;
     for turn in 1..2 loop
-        with
-        waiting as (
-            delete from pgtick.pending_executions p where p.job_id = cancel_job.job_id returning p.*
-        ),
-        over as (
-            insert into pgtick.finished_executions (job_id, scheduled_at, user_id, task_key, status, attempt, due_at, finished_at, losses, origin, error, errors)
-            select job_id, pgtick.kept_at('finished_executions', scheduled_at), user_id, task_key, 'CANCELLED', attempt, due_at, clock_timestamp(), losses, origin, errors -> -1 ->> 'error', errors
-            from waiting
-            on conflict do nothing
-        )
-        select count(*) into moved from waiting;
-        cancelled := cancelled + moved;
+        cancelled := cancelled + pgtick.cancel_pending(job_id);
         -- Claimed, but perhaps not started: its worker decides, and it alone knows.
         for claim in
             update pgtick.running_executions r set revoked_at = clock_timestamp()
@@ -56,21 +71,8 @@ declare
     final text;
 begin
     for turn in 1..3 loop
-        with
-        waiting as (
-            delete from pgtick.pending_executions p
-            where p.job_id = stop_execution.job_id and p.scheduled_at = stop_execution.scheduled_at
-            returning p.*
-        ),
-        over as (
-            insert into pgtick.finished_executions (job_id, scheduled_at, user_id, task_key, status, attempt, due_at, finished_at, losses, origin, error, errors)
-            select job_id, pgtick.kept_at('finished_executions', scheduled_at), user_id, task_key, 'CANCELLED', attempt, due_at, clock_timestamp(), losses, origin, errors -> -1 ->> 'error', errors
-            from waiting
-            on conflict do nothing
-        )
-        select 'CANCELLED' into final from waiting;
-        if final is not null then
-            return final;
+        if pgtick.cancel_pending(job_id, scheduled_at, scheduled_at) > 0 then
+            return 'CANCELLED';
         end if;
         update pgtick.running_executions r set cancel_requested_at = coalesce(r.cancel_requested_at, clock_timestamp())
         where r.job_id = stop_execution.job_id and r.scheduled_at = stop_execution.scheduled_at
