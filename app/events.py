@@ -45,12 +45,14 @@ LEVELS = {
 }
 
 
-def emit(name: str, /, *, error: BaseException | None = None, **facts: Any) -> None:
-    """Emits one event. `error` adds its type and text, and for a fault of ours (level error) its traceback."""
+def emit(name: str, /, *, error: BaseException | str | None = None, **facts: Any) -> None:
+    """Emits one event. An exception as `error` adds its type and text, and for a fault of ours (level error) its
+    traceback; what a task raised comes as the text that its execution keeps."""
     counts[name] = counts.get(name, 0) + 1
     level = LEVELS.get(name, logging.INFO)
     if not logger.isEnabledFor(level):
         return
     if error is not None:
-        facts["error"] = f"{type(error).__name__}: {error}".strip()
-    logger.log(level, name, extra={"facts": facts}, exc_info=error if level >= logging.ERROR else None)
+        facts["error"] = error if isinstance(error, str) else f"{type(error).__name__}: {error}".strip()
+    traced = error if level >= logging.ERROR and isinstance(error, BaseException) else None
+    logger.log(level, name, extra={"facts": facts}, exc_info=traced)

@@ -790,7 +790,9 @@ begin
             else
                 format('It is running: attempt %s on worker %s for %s, lease until %s.%s', r.attempt, r.worker,
                     pgtick.in_words(clock_timestamp() - greatest(r.due_at, r.claimed_at)), r.lease_expires_at,
-                    case when r.blocked_since is not null then format(' The event loop of that worker has not come round for %s: a task blocks it.',
+                    case when r.last_seen_at < clock_timestamp() - interval '15 seconds' then format(' That worker has not been seen for %s: %s',
+                        pgtick.in_words(clock_timestamp() - r.last_seen_at), 'when its lease is over, another one takes it.')
+                    when r.blocked_since is not null then format(' The event loop of that worker has not come round for %s: a task blocks it.',
                         pgtick.in_words(clock_timestamp() - r.blocked_since)) else '' end)
         end;
     end if;
@@ -860,6 +862,7 @@ declare
     capacity integer;
     taken integer;
     served text;
+    seen timestamptz;
     ahead bigint;
     busy bigint;
     busy_of_key bigint;
@@ -882,10 +885,11 @@ begin
            max(w.blocked_since) filter (where w.state = 'RUNNING' and w.knows),
            sum(w.capacity) filter (where w.state = 'RUNNING' and w.knows and w.blocked_since is null),
            sum(w.taken) filter (where w.state = 'RUNNING' and w.knows and w.blocked_since is null),
-           string_agg(distinct array_to_string(w.queues, ', '), ', ') filter (where w.state = 'RUNNING' and w.queues is not null)
-    into live, knowing, draining, blocked, blocked_since, capacity, taken, served
+           string_agg(distinct array_to_string(w.queues, ', '), ', ') filter (where w.state = 'RUNNING' and w.queues is not null),
+           max(w.last_seen_at) filter (where w.state = 'RUNNING' and w.knows)
+    into live, knowing, draining, blocked, blocked_since, capacity, taken, served, seen
     from (
-        select w.state, w.queues, w.blocked_since, p.task_key = any (w.task_keys) as knows,
+        select w.state, w.queues, w.blocked_since, w.last_seen_at, p.task_key = any (w.task_keys) as knows,
                coalesce((w.pools -> task.pool ->> 'capacity')::integer, w.capacity) as capacity,
                coalesce((w.pools -> task.pool ->> 'taken')::integer, w.running) as taken
         from pgtick.workers w
@@ -901,6 +905,11 @@ begin
     elsif knowing = 0 then
         return format('No live worker knows task %s: start one whose PGTICK_TASKS names its module%s.', coalesce(task.task_id, '#' || p.task_key),
             case when task.kind = 'python' and task.target like '%:%' then ', ' || split_part(task.target, ':', 1) else '' end);
+    elsif seen < clock_timestamp() - interval '15 seconds' then
+        return format('%s seen for %s: dead, hung, or cut off from the database. It has been due for %s; look there, or start a worker.',
+            case knowing when 1 then 'The only worker that knows task ' || task.task_id || ' has not been'
+                else 'None of the ' || knowing || ' workers that know task ' || task.task_id || ' has been' end,
+            pgtick.in_words(clock_timestamp() - seen), pgtick.in_words(late));
     elsif blocked = knowing then
         return format('The event loop of %s has not come round for %s: a task blocks it. %s', case knowing when 1 then 'the worker that knows task ' ||
             task.task_id else 'all workers that know task ' || task.task_id end, pgtick.in_words(clock_timestamp() - blocked_since),

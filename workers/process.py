@@ -205,7 +205,10 @@ class Worker:
         while True:
             facts = self.health()
             if facts["problem"] != self.problem:
-                emit("worker_unhealthy" if facts["problem"] else "worker_healthy", problem=facts["problem"])
+                if facts["problem"]:
+                    emit("worker_unhealthy", problem=facts["problem"])
+                else:
+                    emit("worker_healthy")
                 self.problem = facts["problem"]
             if not ready and all(self.loops[name].came_round for name in ("claims", "reports", "planner")):
                 ready = True

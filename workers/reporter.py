@@ -80,7 +80,7 @@ class Reporter:
                 execution_id=execution.execution_id,
                 task_id=execution.task.task_id,
                 attempt=execution.attempt,
-                failure=outcome.error,
+                error=outcome.error,
             )
         if len(self._queue) == self._settings.report_batch or execution.task.limited:
             self._wake()

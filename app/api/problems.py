@@ -61,7 +61,7 @@ def not_found(what: str) -> Problem:
 
 def response(status: int, detail: str, **extra: Any) -> Response:
     body = {"type": "about:blank", "title": HTTPStatus(status).phrase, "status": status, "detail": detail, **extra}
-    return Response(msgspec.json.encode(body), status, mimetype=MIMETYPE)
+    return Response(msgspec.json.encode(body) + b"\n", status, mimetype=MIMETYPE)
 
 
 def install(app: Flask) -> None:

@@ -36,8 +36,8 @@ class _Finished(Response):
 
 
 def answer(body: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
-    """A response of JSON."""
-    encoded = _encode(body)
+    """A response of JSON, one line."""
+    encoded = _encode(body) + b"\n"
     made = _Finished(encoded, status, headers, mimetype="application/json")
     made.headers["Content-Length"] = str(len(encoded))
     return made

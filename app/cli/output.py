@@ -29,12 +29,14 @@ def show(rows: Sequence[Mapping[str, Any]], columns: Sequence[str], as_json: boo
 
 
 def show_one(row: Mapping[str, Any], as_json: bool) -> None:
-    """One thing, a line for each of its members."""
+    """One thing, a line for each of its members that is set."""
     if as_json:
         click.echo(dumps(row))
         return
     width = max(map(len, row))
     for name, value in row.items():
+        if value is None:
+            continue
         click.echo(f"{name:<{width}}  {value if isinstance(value, str) else text(value)}")
 
 

@@ -106,6 +106,16 @@ def without_a_worker_of_its_queue(connection: Connection) -> UUID:
     return create(connection)
 
 
+def with_a_worker_that_is_not_seen(connection: Connection) -> UUID:
+    start_worker(connection, last_seen_at=datetime.now(UTC) - timedelta(seconds=28))
+    return create(connection)
+
+
+def with_two_workers_that_are_not_seen(connection: Connection) -> UUID:
+    start_worker(connection, last_seen_at=datetime.now(UTC) - timedelta(seconds=40))
+    return with_a_worker_that_is_not_seen(connection)
+
+
 def with_workers_draining(connection: Connection) -> UUID:
     start_worker(connection, state="DRAINING")
     return create(connection)
@@ -183,6 +193,12 @@ def running(connection: Connection) -> UUID:
     start_worker(connection)
     job_id = create(connection)
     claim(connection, job_id)
+    return job_id
+
+
+def running_on_a_worker_that_is_not_seen(connection: Connection) -> UUID:
+    job_id = running(connection)
+    connection.execute("update pgtick.workers set last_seen_at = now() - interval '20 seconds'")
     return job_id
 
 
@@ -269,6 +285,11 @@ def cancelled(connection: Connection) -> UUID:
         (without_any_worker, r"^No worker is alive: .* start a worker\.$"),
         (without_a_worker_that_knows_it, r"^No live worker knows task send_email: .*PGTICK_TASKS"),
         (without_a_worker_of_its_queue, r"^No live worker serves queue mail of task send_email: they serve reports; "),
+        (
+            with_a_worker_that_is_not_seen,
+            r"^The only worker that knows task send_email has not been seen for 28\.\d s: .*or start a worker\.$",
+        ),
+        (with_two_workers_that_are_not_seen, r"^None of the 2 workers that know task send_email has been seen for 28\."),
         (with_workers_draining, r"^All workers that know task send_email are draining"),
         (
             behind_others,
@@ -289,6 +310,7 @@ def cancelled(connection: Connection) -> UUID:
         (at_the_rate_of_its_task, r"^Task send_email may start 5 times a second \(rate_per_s\), and others are before"),
         (claimed_ahead, r"^Worker host:1 has claimed it ahead of its time and starts it at .*, in \d+\.\d s\.$"),
         (running, r"^It is running: attempt 1 on worker host:1 for .*, lease until "),
+        (running_on_a_worker_that_is_not_seen, r"^It is running: .* not been seen for 20\.\d s: when its lease is over, an"),
         (with_its_lease_lost, r"^Worker host:1 lost its lease 1\.\d s ago and was last seen .*janitor"),
         (retrying, r"^It is RETRYING: attempt 2 failed \(ValueError: b\), the next one comes at .*, in 2\d\.\d s\.$"),
         (behind_its_own_run, r"^It is running"),
