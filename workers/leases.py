@@ -184,7 +184,7 @@ class Leases:
 
     def _failed(self, problem: str, *, retryable: bool) -> None:
         if problem != self.problem:
-            emit("database_unavailable" if retryable else "loop_failed", loop="leases", problem=problem)
+            emit("database_unavailable" if retryable else "loop_failed", loop="leases", error=problem)
         if retryable:
             self.beat = time.monotonic()
         self.problem = problem

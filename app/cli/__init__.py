@@ -16,6 +16,8 @@ from app.store.pool import NoSchema, Unavailable
 
 UNAVAILABLE = 69
 """Exit status when the database is away (EX_UNAVAILABLE of sysexits.h)."""
+FORBIDDEN = 77
+"""Exit status when the role of DATABASE_URL lacks a privilege (EX_NOPERM)."""
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -54,6 +56,9 @@ def main() -> None:
     except (psycopg.OperationalError, Unavailable) as error:
         click.echo(f"the database is not available: {error}", err=True)
         sys.exit(UNAVAILABLE)
+    except psycopg.errors.InsufficientPrivilege as error:
+        click.echo(f"the role of DATABASE_URL may not: {error.diag.message_primary}", err=True)
+        sys.exit(FORBIDDEN)
     except psycopg.Error as error:
         if not lacks_schema(error):
             raise

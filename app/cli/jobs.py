@@ -81,7 +81,15 @@ def list_(settings: Settings, /, as_json: bool, limit: int, **given: Any) -> Non
         for item in page.items
     ]
     columns = ("job_id", "task_id", "user_id", "status", "expression", "scheduled_at", "next_run_at", "error")
-    show(rows, columns, as_json)
+    show(rows if as_json else [_standing(row) for row in rows], columns, as_json)
+
+
+def _standing(row: dict[str, Any]) -> dict[str, Any]:
+    """A job whose next execution does not come stands as PAUSED, or as BROKEN with what is wrong."""
+    if row["status"] != "PENDING" or not (row["paused_at"] or row["problem"]):
+        return row
+    word = "PAUSED" if row["paused_at"] else "BROKEN"
+    return row | {"status": word, "scheduled_at": None, "error": row["error"] or row["problem"]}
 
 
 @jobs.command("show")

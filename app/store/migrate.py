@@ -24,7 +24,10 @@ def config() -> Config:
 
 
 def migrate(patience_s: float = 120.0) -> None:
-    """Upgrades to the newest version. Waits up to `patience_s` seconds for the server and for locks, then raises."""
+    """Upgrades to the newest version. Waits up to `patience_s` seconds for the server and for locks.
+
+    Raises what the driver raised.
+    """
     deadline = time.monotonic() + patience_s
     while True:
         try:
@@ -33,7 +36,7 @@ def migrate(patience_s: float = 120.0) -> None:
         except (sqlalchemy.exc.DBAPIError, psycopg.Error) as error:
             cause = error.orig if isinstance(error, sqlalchemy.exc.DBAPIError) else error
             if cause is None or not is_retryable(cause) or time.monotonic() > deadline:
-                raise
+                raise cause or error from None
             emit("migration_waits", error=cause)
             time.sleep(1)
 

@@ -288,6 +288,7 @@ def test_paused_and_broken_schedules_are_still_jobs(api: Api, rows: Rows) -> Non
     rows.standing(paused, HOUR, paused=True)
     rows.standing(broken, HOUR + 1, problem="schedule.expression: not understood")
     items = api.get("/jobs", user_id="ann")["jobs"]
+    assert {item["next_run_at"] for item in items} == {None}
     assert [(item["job_id"], item["paused_at"] is not None, item["problem"]) for item in items] == [
         (broken, False, "schedule.expression: not understood"),
         (paused, True, None),

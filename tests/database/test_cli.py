@@ -10,6 +10,7 @@ from typing import Any
 import psycopg
 import pytest
 
+from tests.support import roles
 from tests.support.databases import CHECKOUT, Server
 
 PROGRAM = [sys.executable, "-c", "from app.cli import main; main()"]
@@ -56,7 +57,7 @@ def test_bad_settings_are_named_and_nothing_runs(dsn: str) -> None:
     assert done.stderr.startswith("PGTICK_LEASE_S: ")
 
 
-@pytest.mark.parametrize("command", [("check",), ("tasks", "list")])
+@pytest.mark.parametrize("command", [("check",), ("tasks", "list"), ("migrate", "--patience", "0")])
 def test_a_database_that_is_away_is_one_line_and_an_exit_status(command: tuple[str, ...]) -> None:
     done = pgtick("postgresql://127.0.0.1:1/none", *command)
     assert done.returncode == 69
@@ -75,6 +76,13 @@ def test_a_database_that_is_not_migrated_is_one_line_and_an_exit_status(
     assert done.returncode == 78
     assert "run pgtick migrate" in done.stderr.splitlines()[-1]
     assert "Traceback" not in done.stderr
+
+
+def test_what_a_role_may_not_is_one_line_and_an_exit_status(owner_dsn: str, server: Server) -> None:
+    roles.make(server.admin)
+    done = pgtick(roles.address(owner_dsn, "reader"), "jobs", "list")
+    assert done.returncode == 77
+    assert done.stderr == "the role of DATABASE_URL may not: permission denied for table users\n"
 
 
 def test_check_warns_of_settings_that_are_misspelt(dsn: str) -> None:

@@ -33,6 +33,17 @@ def call(*arguments: str) -> Result:
 
 def test_a_job_through_all_that_can_be_done_to_it(job_id: str, connection: Connection) -> None:
     assert "paused" in call("jobs", "pause", job_id, "--note", "holidays").output
+    assert call("jobs", "list").output.splitlines()[1].split()[3:] == [
+        "PAUSED",
+        "0",
+        "10",
+        "*",
+        "*",
+        "*",
+        "-",
+        "-",
+        "-",
+    ]
     assert call("jobs", "resume", job_id).output == "resumed\n"
     assert call("jobs", "resume", job_id).output == "it was not paused\n"
     assert job_id in call("jobs", "run", job_id).output

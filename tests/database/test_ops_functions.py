@@ -289,7 +289,10 @@ def cancelled(connection: Connection) -> UUID:
             with_a_worker_that_is_not_seen,
             r"^The only worker that knows task send_email has not been seen for 28\.\d s: .*or start a worker\.$",
         ),
-        (with_two_workers_that_are_not_seen, r"^None of the 2 workers that know task send_email has been seen for 28\."),
+        (
+            with_two_workers_that_are_not_seen,
+            r"^None of the 2 workers that know task send_email has been seen for 28\.",
+        ),
         (with_workers_draining, r"^All workers that know task send_email are draining"),
         (
             behind_others,
@@ -310,7 +313,10 @@ def cancelled(connection: Connection) -> UUID:
         (at_the_rate_of_its_task, r"^Task send_email may start 5 times a second \(rate_per_s\), and others are before"),
         (claimed_ahead, r"^Worker host:1 has claimed it ahead of its time and starts it at .*, in \d+\.\d s\.$"),
         (running, r"^It is running: attempt 1 on worker host:1 for .*, lease until "),
-        (running_on_a_worker_that_is_not_seen, r"^It is running: .* not been seen for 20\.\d s: when its lease is over, an"),
+        (
+            running_on_a_worker_that_is_not_seen,
+            r"^It is running: .* not been seen for 20\.\d s: when its lease is over, an",
+        ),
         (with_its_lease_lost, r"^Worker host:1 lost its lease 1\.\d s ago and was last seen .*janitor"),
         (retrying, r"^It is RETRYING: attempt 2 failed \(ValueError: b\), the next one comes at .*, in 2\d\.\d s\.$"),
         (behind_its_own_run, r"^It is running"),
