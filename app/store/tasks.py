@@ -23,7 +23,8 @@ select task_id, kind, description, queue, (priority - 1) %% 4 + 1 as priority, m
        max_concurrent, concurrency_key, max_per_key, rate_per_s, parameters_schema, created_at, updated_at,
        case kind when 'http' then (
            select jsonb_build_object(
-                      'url', target, 'method', options -> 'method', 'headers', array(select jsonb_object_keys(s.headers)),
+                      'url', target, 'method', options -> 'method',
+                      'headers', array(select jsonb_object_keys(s.headers)),
                       'expected_statuses', options -> 'expected', 'retried_statuses', options -> 'retried')
            from pgtick.task_secrets s where s.task_id = t.task_id
        ) end as http,
