@@ -6,7 +6,7 @@ import random
 import threading
 import time
 
-from app.archive import Archivist
+from app.archive.archivist import Archivist
 from app.events import emit
 from app.settings import Settings
 

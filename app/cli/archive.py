@@ -7,7 +7,8 @@ from datetime import UTC, datetime
 
 import click
 
-from app.archive import Archive, ArchiveError, Archivist
+from app.archive.archivist import Archivist
+from app.archive.files import Archive, ArchiveError
 from app.settings import Settings
 from app.store.connections import connect
 

@@ -11,8 +11,8 @@ from typing import Any
 import click
 import psycopg
 
+from app.archive.places import PlaceError, place
 from app.errors import SettingsError
-from app.places import PlaceError, place
 from app.settings import Settings
 from app.store import migrate as migrations
 from app.store.connections import connect

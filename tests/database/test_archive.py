@@ -18,7 +18,8 @@ import psycopg
 import pytest
 from psycopg.types.json import Jsonb
 
-from app.archive import Archive, ArchiveError, Archivist, Manifest, file_of
+from app.archive.archivist import Archivist
+from app.archive.files import Archive, ArchiveError, Manifest, file_of
 from app.settings import Settings
 from tests.support.databases import CHECKOUT
 from tests.support.object_store import s3_bucket

@@ -10,7 +10,7 @@ from uuid import uuid4
 
 import pytest
 
-from app.places import BLOCK, Folder, Place, PlaceError, Store, place
+from app.archive.places import BLOCK, Folder, Place, PlaceError, Store, place
 from tests.support.databases import CHECKOUT
 from tests.support.object_store import s3_bucket
 
@@ -97,7 +97,7 @@ def test_what_is_not_installed_is_named_with_its_extra(missing: str) -> None:
     program = f"""
 import sys
 sys.modules[{missing!r}] = None
-from app.places import PlaceError, place
+from app.archive.places import PlaceError, place
 try:
     place("s3://bucket/prefix")
 except PlaceError as error:
