@@ -146,7 +146,8 @@ class Job(Struct):
     trace: Annotated[dict[str, str] | None, Meta(description="`traceparent` and `tracestate`, which its runs hand on")]
     created_at: datetime
     updated_at: Annotated[
-        datetime | None, Meta(description="when it was changed; of one that runs once also when it was run again by hand")
+        datetime | None,
+        Meta(description="when it was changed; of one that runs once also when it was run again by hand"),
     ]
     cancelled_at: datetime | None
     paused_at: datetime | None
