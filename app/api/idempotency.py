@@ -22,7 +22,8 @@ def read_key(user_id: str, body: bytes) -> Key | None:
         return None
     if not _KEY.fullmatch(key):
         raise Problem(400, f"{HEADER} must be 1 to 255 visible ASCII characters without blanks")
-    return Key(user_id, key, hashlib.sha256(request.path.encode() + b"\n" + canonical(body)).digest())
+    place = request.path.rstrip("/").lower()  # other spellings lead to the same
+    return Key(user_id, key, hashlib.sha256(place.encode() + b"\n" + canonical(body)).digest())
 
 
 def made_at(location: str, replayed: bool) -> dict[str, str]:

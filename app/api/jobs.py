@@ -27,6 +27,7 @@ from app.store.last_runs import LastRun
 from app.store.pool import Connection
 from app.store.search import Filter
 from app.store.tasks import Tasks
+from app.store.writer import Created
 
 MAX_BATCH = 10_000
 
@@ -46,18 +47,24 @@ def create() -> Response:
     check = partial(parameters.faults, services.tasks)
     auth.refuse_other(read.post.user_id)
     planned = plan(read, uuid7(clock.now()), auth.acting_user(), clock.now_utc(), exists, check)
+    dry_run = filters.read_flag("dry_run")
     if isinstance(planned, list):
-        raise problems.invalid(planned)
-    planned.job.trace = _trace()
-    key = read_key(planned.job.user_id, body)
-    if filters.read_flag("dry_run"):
-        return responses.answer(responses.created_job(planned, clock.now_utc()) | {"job_id": None})
-    created = services.writer.create(planned.job, key)
+        created = None if read.faults or dry_run else _made_before(read.post.user_id or auth.acting_user(), body)
+        if created is None:
+            raise problems.invalid(planned)
+    else:
+        planned.job.trace = _trace()
+        key = read_key(planned.job.user_id, body)
+        if dry_run:
+            return responses.answer(responses.created_job(planned, clock.now_utc()) | {"job_id": None})
+        created = services.writer.create(planned.job, key)
     if created.replayed:
         # As it was planned then, not as it would be now.
         then = services.pool.run(lambda c: jobs.anchor(c, created.job_ids[0])) or created.at
-        first = plan(read, created.job_ids[0], auth.acting_user(), then, exists, check)
+        first = plan(read, created.job_ids[0], auth.acting_user(), then, lambda _: True)
         planned = first if isinstance(first, Planned) else planned
+    if isinstance(planned, list):
+        raise problems.invalid(planned)
     planned.job.job_id = created.job_ids[0]
     return responses.answer(
         responses.created_job(planned, created.at), 201, made_at(f"/jobs/{created.job_ids[0]}", created.replayed)
@@ -90,10 +97,14 @@ def create_batch() -> Response:
         else:
             one.job.trace = trace
             planned.append(one)
+    whole = b"[" + b",".join(requests.lines(body)) + b"]" if given in NDJSON else body
     if faults:
-        raise problems.invalid(faults)
-    key = read_key(default_user, body if given == JSON else b"[" + b",".join(requests.lines(body)) + b"]")
-    created = services.writer.create_all([one.job for one in planned], key)
+        before = None if any(item.faults for item in items) else _made_before(default_user, whole)
+        if before is None:
+            raise problems.invalid(faults)
+        created = before
+    else:
+        created = services.writer.create_all([one.job for one in planned], read_key(default_user, whole))
     warnings = [{"index": index, "warning": warning} for index, one in enumerate(planned) for warning in one.warnings]
     body_out = {
         "created": len(created.job_ids),
@@ -138,6 +149,12 @@ def known_id(job_id: str) -> str:
     if known is None:
         raise problems.not_found("job")
     return known
+
+
+def _made_before(user_id: str, body: bytes) -> Created | None:
+    """What an earlier request with this one's key made: what was right then may be wrong by now, such as its time."""
+    key = read_key(user_id, body)
+    return None if key is None else current().writer.replay(key)
 
 
 def _trace() -> str | None:

@@ -62,6 +62,14 @@ class Writer:
             raise answer
         return answer
 
+    def replay(self, key: Key) -> Created | None:
+        """What an earlier request with the key made, if there was one. Raises KeyConflict."""
+        kept = self._pool.run(lambda connection: idempotency.read(connection, [key.name]))
+        answer = _replay(Request([], key), kept) if kept else None
+        if isinstance(answer, BaseException):
+            raise answer
+        return answer
+
     def _write(self, requests: Sequence[Request]) -> Sequence[Created | BaseException]:
         try:
             answers, earliest = self._pool.run(lambda connection: self._commit(connection, requests))

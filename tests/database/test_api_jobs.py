@@ -13,9 +13,11 @@ import psycopg
 import pytest
 
 from app.api.jobs import MAX_BATCH
+from app.api.responses import rfc3339
 from app.store.channel import DUE
 from app.store.notifier import BURST, PERIOD_S
 from tests.support.api import Api, running_api
+from tests.support.waiting import eventually
 
 Connection = psycopg.Connection[Any]
 
@@ -267,6 +269,35 @@ class TestIdempotency:
         first = api.post({"schedule": "@every 90s"}, **{"Idempotency-Key": "k"}).json
         time.sleep(0.05)
         assert api.post({"schedule": "@every 90s"}, **{"Idempotency-Key": "k"}).json == first
+
+    def test_the_first_answer_comes_again_when_its_times_are_past(self, api: Api, connection: Connection) -> None:
+        """The schedule has ended, and the task has changed what it takes, when the client asks again."""
+        end = datetime.now(UTC) + timedelta(seconds=3)
+        job = {"schedule": "* * * * * *", "policies": {"end_at": rfc3339(end)}}
+        batch = {"json": [{"task_id": "send_email"} | job], "headers": {"Idempotency-Key": "b"}}
+        first = api.post(job, **{"Idempotency-Key": "k"})
+        firsts = api.call("POST", "/jobs/batch", **batch)
+        assert (first.status_code, firsts.status_code) == (201, 201)
+        eventually(lambda: datetime.now(UTC) > end)
+        schema = '{"type": "object", "required": ["to"]}'
+        connection.execute("update pgtick.tasks set parameters_schema = %s", [schema])
+        api.services.tasks.forget()
+        again = api.post(job, **{"Idempotency-Key": "k"})
+        assert (again.status_code, again.json) == (201, first.json)
+        assert again.headers["Idempotent-Replayed"] == "true"
+        assert api.call("POST", "/jobs/batch", **batch).json == firsts.json
+        assert api.post(job, **{"Idempotency-Key": "other"}).status_code == 422
+        assert api.post(job | {"max_retries": 1}, **{"Idempotency-Key": "k"}).status_code == 409
+        assert api.call("POST", "/jobs?dry_run=true", json=batch["json"][0]).status_code == 422
+        assert count(connection, "jobs") == 2
+
+    def test_another_spelling_of_the_address_is_the_same_request(self, api: Api, connection: Connection) -> None:
+        job_id = api.created()["job_id"]
+        for paths in (("/jobs", "/jobs/"), (f"/jobs/{job_id}/run", f"/jobs/{job_id.upper()}/run/")):
+            body = {"json": {"task_id": "send_email"}} if paths[0] == "/jobs" else {}
+            answers = [api.call("POST", path, headers={"Idempotency-Key": paths[0]}, **body) for path in paths]
+            assert answers[0].status_code == answers[1].status_code in (201, 202)
+            assert answers[1].headers["Idempotent-Replayed"] == "true"
 
     def test_a_blank_line_more_makes_no_other_batch(self, api: Api, connection: Connection) -> None:
         line = b'{"task_id": "send_email"}\n'
