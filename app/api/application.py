@@ -2,10 +2,23 @@
 
 from __future__ import annotations
 
-from flask import Flask
+from flask import Flask, request
 from werkzeug.routing import BaseConverter
 
-from app.api import auth, executions, health, jobs, metrics, openapi, operations, problems, schedules, tasks, verbs
+from app.api import (
+    auth,
+    executions,
+    filters,
+    health,
+    jobs,
+    metrics,
+    openapi,
+    operations,
+    problems,
+    schedules,
+    tasks,
+    verbs,
+)
 from app.api.services import EXTENSION, Services
 from app.settings import Settings
 
@@ -15,6 +28,12 @@ class _Id(BaseConverter):
 
     regex = "(?!batch$)[^/]+"
     part_isolating = True
+
+
+def _refuse_unread() -> None:
+    """A parameter that nobody reads may be the one that mattered, such as a misspelt `dry_run`."""
+    if request.query_string and request.method not in ("GET", "HEAD") and request.endpoint in openapi.ENDPOINTS:
+        filters.refuse_unknown(*openapi.ENDPOINTS[request.endpoint].query)
 
 
 def create_app(settings: Settings | None = None) -> Flask:
@@ -27,6 +46,7 @@ def create_app(settings: Settings | None = None) -> Flask:
     app.extensions[EXTENSION] = Services.make(settings)
     problems.install(app)
     auth.install(app, settings)
+    app.before_request(_refuse_unread)
     for module in (jobs, verbs, schedules, executions, operations, tasks, health, metrics):
         app.register_blueprint(module.blueprint)
     app.register_blueprint(openapi.blueprint)

@@ -34,6 +34,9 @@ def read_body(*types: str) -> tuple[str, bytes]:
     if given not in types and not (JSON in types and given.startswith("application/") and given.endswith("+json")):
         said = f"not {given}" if given else "and the request names none"
         raise Problem(415, f"Content-Type must be {' or '.join(types)}, {said}")
+    coding = request.environ.get("HTTP_CONTENT_ENCODING", "identity")
+    if coding.lower() != "identity":
+        raise Problem(415, f"Content-Encoding must be identity, not {coding[:40]}: send the body as it is")
     body = read_bytes()
     try:
         body.decode()

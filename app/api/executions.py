@@ -6,10 +6,11 @@ from datetime import datetime
 
 from flask import Blueprint, Response
 
-from app.api import auth, filters, pagination, problems, responses
+from app.api import auth, filters, pagination, problems, responses, structs
 from app.api.idempotency import made_at, read_key
 from app.api.problems import Problem
 from app.api.services import current
+from app.api.structs import Nothing
 from app.clock import clock
 from app.domain.execution import CANCELLED, FINAL, IN_PROGRESS, ExecutionId
 from app.domain.ids import parse_uuid
@@ -43,7 +44,7 @@ def show(execution_id: str) -> Response:
 
 @blueprint.post("/executions/<execution_id>/cancel")
 def cancel(execution_id: str) -> Response:
-    known = _known(execution_id)
+    known, _ = _known(execution_id), structs.read(Nothing, empty=True)
     status = auth.act(lambda c: verbs.cancel_execution(c, known))
     if status is None:
         raise problems.not_found("execution")
@@ -55,7 +56,7 @@ def cancel(execution_id: str) -> Response:
 
 @blueprint.post("/executions/<execution_id>/rerun")
 def rerun(execution_id: str) -> Response:
-    known = _known(execution_id)
+    known, _ = _known(execution_id), structs.read(Nothing, empty=True)
     key = read_key(auth.acting_user(), b"{}")
     if (status := _row(known)["status"]) not in FINAL:
         raise Problem(409, f"the execution is not over: {status}")

@@ -61,7 +61,7 @@ def read_flag(name: str) -> bool:
     """A parameter that is `true` or `false`, and false when it is not there."""
     if not request.query_string:
         return False
-    text = request.args.get(name, "false").lower()
+    text = (text_of(name) or "false").lower()
     if text not in ("true", "false"):
         raise bad_parameter(name, "must be true or false")
     return text == "true"
@@ -71,7 +71,8 @@ def refuse_unknown(*known: str) -> None:
     """Nothing but these."""
     for name in request.args:
         if name not in known:
-            raise bad_parameter(name[:100], f"there is no such parameter; there are {', '.join(known)}")
+            there_are = f"; there are {', '.join(known)}" if known else " here"
+            raise bad_parameter(name[:100], f"there is no such parameter{there_are}")
 
 
 def text_of(name: str) -> str | None:

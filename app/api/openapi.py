@@ -17,6 +17,7 @@ from app.api.filters import LISTING, SORTS
 from app.api.idempotency import HEADER
 from app.api.pagination import MAX_LIMIT
 from app.api.scheduling import MOST_RUNS
+from app.api.structs import Nothing
 from app.domain.execution import STATUSES
 from app.domain.job import SCHEDULE_TYPES
 from app.metrics import CONTENT_TYPE
@@ -86,13 +87,22 @@ ENDPOINTS = {
         "List jobs, each with its newest execution that matches", {200: models.Jobs}, None, LISTING, (400, 404)
     ),
     "jobs.show": Told("Show a job", {200: models.Job}, errors=(404,)),
-    "jobs.cancel": Told("Cancel what has not started of a job", {200: models.Job}, errors=(404,)),
+    "jobs.cancel": Told("Cancel what has not started of a job", {200: models.Job}, errors=(400, 404)),
     "verbs.edit": Told("Change a job", {200: models.ChangedJob}, editing.JobPatch, errors=(404, 409, *BODY)),
     "verbs.pause": Told(
         "Pause a job", {200: models.PausedJob}, verbs.Pause, errors=(404, 409, *BODY), body_may_be_missing=True
     ),
-    "verbs.resume": Told("Let a paused job go on", {200: models.ChangedJob}, errors=(404, 409)),
-    "verbs.run": Told("Run a job once more, now", {202: models.StartedRun}, errors=(400, 404, 409, 422), keyed=True),
+    "verbs.resume": Told(
+        "Let a paused job go on", {200: models.ChangedJob}, Nothing, errors=(404, 409, *BODY), body_may_be_missing=True
+    ),
+    "verbs.run": Told(
+        "Run a job once more, now",
+        {202: models.StartedRun},
+        Nothing,
+        errors=(404, 409, *BODY),
+        keyed=True,
+        body_may_be_missing=True,
+    ),
     "verbs.skip": Told(
         "Leave out one coming occurrence",
         {200: models.SkippedRun},
@@ -116,11 +126,18 @@ ENDPOINTS = {
     "executions.cancel": Told(
         "Cancel an execution",
         {200: models.Execution, 202: models.Execution},
-        errors=(404, 409),
+        Nothing,
+        errors=(404, 409, *BODY),
+        body_may_be_missing=True,
         detail="202: it runs, and has been told to stop.",
     ),
     "executions.rerun": Told(
-        "Run an execution again that is over", {201: models.Execution}, errors=(400, 404, 409, 422), keyed=True
+        "Run an execution again that is over",
+        {201: models.Execution},
+        Nothing,
+        errors=(404, 409, *BODY),
+        keyed=True,
+        body_may_be_missing=True,
     ),
     "operations.create": Told(
         "Cancel, rerun or reschedule all executions that a filter finds",
@@ -132,7 +149,7 @@ ENDPOINTS = {
     ),
     "operations.index": Told("List operations", {200: models.Operations}, None, ("user_id", "limit"), (400, 404)),
     "operations.show": Told("Show how far an operation is", {200: models.Operation}, errors=(404,)),
-    "operations.stop": Told("Stop an operation", {200: models.Operation}, errors=(404,)),
+    "operations.stop": Told("Stop an operation", {200: models.Operation}, errors=(400, 404)),
     "tasks.index": Told("List tasks", {200: models.Tasks}),
     "tasks.show": Told("Show a task", {200: models.Task}, errors=(404,)),
     "tasks.put": Told(

@@ -16,6 +16,10 @@ from app.api.wording import mismatch, unknown
 T = TypeVar("T", bound=Struct)
 
 
+class Nothing(Struct, forbid_unknown_fields=True):
+    """No members: the address says it all."""
+
+
 def read(kind: type[T], *, empty: bool = False) -> tuple[T, bytes]:
     """The body of this request and its bytes; with `empty`, no body is one without members."""
     if empty and not read_bytes().strip():

@@ -20,6 +20,7 @@ from app.api.problems import Fault, Problem
 from app.api.requests import Text
 from app.api.scheduling import MOST_RUNS
 from app.api.services import current
+from app.api.structs import Nothing
 from app.clock import clock
 from app.domain.job import CRON
 from app.schedule import horizon
@@ -80,14 +81,14 @@ def pause(job_id: str) -> Response:
 
 @blueprint.post("/jobs/<job_id>/resume")
 def resume(job_id: str) -> Response:
-    known = known_id(job_id)
+    known, _ = known_id(job_id), structs.read(Nothing, empty=True)
     resumed = _act(lambda c: verbs.resume(c, known))
     return responses.answer(whole_job(known) | {"changed": resumed})
 
 
 @blueprint.post("/jobs/<job_id>/run")
 def run(job_id: str) -> Response:
-    known = known_id(job_id)
+    known, _ = known_id(job_id), structs.read(Nothing, empty=True)
     key = read_key(auth.acting_user(), b"{}")
     made, replayed = _act(lambda c: once(c, key, lambda: verbs.run_now(c, known)))
     return responses.answer({"job_id": known, "execution_id": made}, 202, made_at(f"/executions/{made}", replayed))

@@ -171,6 +171,48 @@ def test_bodies_are_refused_for_what_they_are(
     assert shared_api.call("POST", "/jobs", data=body, content_type=content_type).status_code == status
 
 
+def test_parameters_that_nobody_reads_are_refused_before_anything_is_made(api: Api, connection: Connection) -> None:
+    job = {"task_id": "send_email"}
+    for path, body, name in (
+        ("/jobs?dryrun=true", job, "dryrun"),
+        ("/jobs?dry_run=false&dry_run=true", job, "dry_run"),
+        ("/jobs/batch?dry_run=true", [job], "dry_run"),
+        ("/operations?dry_run=true", {"action": "cancel", "filter": {"user_id": "default"}}, "dry_run"),
+    ):
+        answer = api.call("POST", path, json=body)
+        assert (answer.status_code, answer.json["parameter"]) == (400, name)
+    assert count(connection, "jobs") == 0
+    job_id = api.created(schedule="0 10 * * *")["job_id"]
+    assert api.call("DELETE", f"/jobs/{job_id}?dry_run=true").status_code == 400
+    assert api.get(f"/jobs/{job_id}")["cancelled_at"] is None
+
+
+def test_what_takes_no_body_takes_none_that_says_something(api: Api, connection: Connection) -> None:
+    job_id = api.created(schedule="0 10 * * *")["job_id"]
+    run = api.call("POST", f"/jobs/{job_id}/run").json["execution_id"]
+    for path in (
+        f"/jobs/{job_id}/run",
+        f"/jobs/{job_id}/resume",
+        f"/executions/{run}/cancel",
+        f"/executions/{run}/rerun",
+    ):
+        answer = api.call("POST", path, json={"parameters": {"a": 1}})
+        assert (answer.status_code, answer.json["errors"][0]["pointer"]) == (422, "/parameters")
+        assert api.call("POST", path, data=b"a=1", content_type="application/x-www-form-urlencoded").status_code == 415
+        assert api.call("POST", path, data=b"{", content_type="application/json").status_code == 400
+    assert count(connection, "pending_executions") == 1
+    for body in ({"json": {}}, {"data": b"", "content_type": "application/x-www-form-urlencoded"}):
+        assert api.call("POST", f"/jobs/{job_id}/run", **body).status_code == 202
+
+
+@pytest.mark.parametrize("coding", ["gzip", "br", "identity, gzip"])
+def test_a_body_in_a_coding_is_415(shared_api: Api, coding: str) -> None:
+    answer = shared_api.post({}, **{"Content-Encoding": coding})
+    assert answer.status_code == 415
+    assert coding in answer.json["detail"]
+    assert shared_api.post({}, **{"Content-Encoding": "identity"}).status_code == 201
+
+
 @pytest.mark.parametrize("path", ["/jobs", "/jobs/batch"])
 def test_a_body_over_the_limit_is_413(path: str) -> None:
     with running_api("postgresql://nowhere", max_body_bytes=100) as api:
