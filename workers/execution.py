@@ -19,12 +19,12 @@ from workers.signals import Cancel, Rejected, Retry, Snooze, in_seconds
 UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 TRACE_LIMIT = 4_000
 """Characters of a traceback's end that are kept."""
-CLAIM, JOB, DUE_AT, TASK_KEY, PRIORITY, TO_DO = 0, 1, 2, 4, 5, 11
-"""Places in a row of `claim_due.sql`; what its job is to do comes last."""
 ERROR_LIMIT = 10_000
 """Characters of an error text that are kept."""
 RESULT_LIMIT = 4 * 1024 * 1024
 """Characters of a result's JSON: more belongs elsewhere, with its address as the result."""
+CLAIM, JOB, DUE_AT, TASK_KEY, PRIORITY, TO_DO = 0, 1, 2, 4, 5, 11
+"""Places in a row of `claim_due.sql`; what its job is to do comes last."""
 
 
 class Execution:
@@ -97,12 +97,16 @@ class Execution:
         self.entered = False
         """Whether its run has taken its first step: before that, cancelling the asyncio task would end it unseen."""
         self.reported = False
+        """Whether its outcome is on its way to the database."""
         self.over = False
         """Whether its slot is free again, and its outcome passed on."""
         self.lost = False
+        """Whether somebody else may have it by now: then nothing is reported of it."""
         self.interrupted = False
+        """Whether it was told to stop, for whatever reason."""
         self.cancel_requested = False
         self.revoked = False
+        """Whether it must not start any more."""
 
     @property
     def execution_id(self) -> str:

@@ -38,8 +38,6 @@ BLOCKED_AFTER_S = 5.0
 """A worker that has said nothing for so long is blocked."""
 READINGS = 3
 """Of the database's clock in a round; the tightest counts, as each is as wrong as its round trip is long."""
-
-
 CHILDREN_DIE_S = 0.2
 """The worker's children die with it, a moment later."""
 BURIAL_S = 30.0

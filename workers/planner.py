@@ -141,7 +141,7 @@ class Planner:
                     moved.append((job_id, at))
                 except Exception as error:
                     broken.append((job_id, _problem(error)))
-            columns = _columns(("job_ids", "next_run_ats"), moved)
+            columns = arrays.columns(("job_ids", "next_run_ats"), moved)
             await connection.execute(queries.move_schedules, {"zone_version": self._zone_version, **columns})
             await self._break(connection, broken)
         self._rezoned = rows[-1][0] if len(rows) == BATCH else None
@@ -279,8 +279,8 @@ class Batch:
         return {
             "zone_version": self.zone_version,
             "ended": arrays.plain(self._ended),
-            **_columns(("job_ids", "next_run_ats", "planned_throughs", "runs"), self._moved),
-            **_columns(
+            **arrays.columns(("job_ids", "next_run_ats", "planned_throughs", "runs"), self._moved),
+            **arrays.columns(
                 (
                     "of_jobs",
                     "scheduled_ats",
@@ -293,7 +293,7 @@ class Batch:
                 ),
                 self._occurrences,
             ),
-            **_columns(
+            **arrays.columns(
                 (
                     "skipped_jobs",
                     "skipped_ats",
@@ -322,11 +322,6 @@ def _lacks_partition(error: Exception) -> bool:
 def _problem(error: Exception) -> str:
     said = str(error) if isinstance(error, ScheduleError | ScheduleErrors) else f"{type(error).__name__}: {error}"
     return storable(said, PROBLEM_LIMIT)
-
-
-def _columns(names: tuple[str, ...], rows: list[tuple[Any, ...]]) -> dict[str, str]:
-    columns = zip(*rows, strict=True) if rows else [() for _ in names]
-    return arrays.literals(dict(zip(names, columns, strict=True)))
 
 
 def _deadline(policies: Policies, due_at: datetime, now: datetime, following: datetime | None) -> datetime | None:

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable
-from datetime import UTC, datetime
 from typing import Any
 
 from app.clock import Clock
-from app.domain.retry import DAY_S
 from app.events import emit
 from app.settings import Settings
-from app.store import arrays, channel, queries
+from app.store import channel, queries
 from workers.delivery import Delivery
-from workers.execution import Completed, Ended, Execution, Failed, Outcome, Released, Report, Snoozed
+from workers.execution import Execution, Failed, Outcome, Released, Report
 from workers.loop import Link
 from workers.stats import Stats
+from workers.transitions import transitions
 
 STATS_PAUSE_S = 10.0
 MOST_WAITING = 10_000
@@ -25,13 +23,8 @@ PROGRESS_PAUSE_S = 1.0
 """How often what executions say of their progress is stored."""
 
 
-def bounded(seconds: float) -> float:
-    """A pause before another try: a day at most, which is also what nonsense comes to."""
-    return min(seconds, DAY_S) if seconds >= 0 else DAY_S
-
-
 class Reporter:
-    """Turns outcomes into the four ways out of running_executions: complete, finish, retry, release."""
+    """Takes outcomes in at any time, and has them written when they are many or a moment old."""
 
     def __init__(
         self,
@@ -121,21 +114,14 @@ class Reporter:
             await connection.execute(queries.add_stats, {**columns, "worker_id": self._worker_id})
 
     async def _write(self, batch: list[Report]) -> None:
-        completed, finished, retried, released = self._sort(batch)
         stood: set[int] = set()
         connection = await self._link.connection()
-        for statement, columns in (
-            (queries.complete, completed),
-            (queries.finish, finished),
-            (queries.retry, retried),
-            (queries.release, released),
-        ):
-            if columns["claims"]:
-                cursor = connection.cursor(binary=True)
-                await cursor.execute(statement, arrays.literals(columns))
-                rows = await cursor.fetchall()
-                stood.update(row[0] for row in rows)
-                self._awaited.update(row[1] for row in rows if row[1] is not None)
+        for statement, columns in transitions(batch, self._worker_id):
+            cursor = connection.cursor(binary=True)
+            await cursor.execute(statement, columns)
+            rows = await cursor.fetchall()
+            stood.update(row[0] for row in rows)
+            self._awaited.update(row[1] for row in rows if row[1] is not None)
         for execution, outcome, _ in batch:
             self._claims.pop(execution.claim_id, None)
             if execution.claim_id not in stood:
@@ -154,56 +140,3 @@ class Reporter:
         if handed_back := [execution.due_at for execution, outcome, _ in batch if isinstance(outcome, Released)]:
             # Workers look behind what they have claimed already only now and then.
             await connection.execute("select pgtick.tell(%s, %s)", [channel.DUE, str(int(min(handed_back) * 1e6))])
-
-    def _sort(self, batch: list[Report]) -> tuple[dict[str, list[Any]], ...]:
-        """The columns of each kind of outcome, in the order of their claims."""
-        completed: dict[str, list[Any]] = {"claims": [], "started": [], "finished": [], "results": []}
-        finished: dict[str, list[Any]] = {
-            "claims": [],
-            "statuses": [],
-            "started": [],
-            "finished": [],
-            "errors": [],
-            "charged": [],
-        }
-        retried: dict[str, list[Any]] = {"claims": [], "due": [], "errors": []}
-        released: dict[str, list[Any]] = {"claims": [], "due": []}
-        for execution, outcome, at in sorted(batch, key=lambda report: report[0].claim_id):
-            if isinstance(outcome, Completed):
-                completed["claims"].append(execution.claim_id)
-                completed["started"].append(execution.started_at)
-                completed["finished"].append(at)
-                completed["results"].append(outcome.result)
-            elif isinstance(outcome, Failed) and execution.is_retried_after(outcome):
-                retried["claims"].append(execution.claim_id)
-                retried["due"].append(at + self._delay_s(execution, outcome))
-                retried["errors"].append(self._error(execution, outcome, at))
-            elif isinstance(outcome, Failed | Ended):
-                finished["claims"].append(execution.claim_id)
-                finished["statuses"].append(outcome.status if isinstance(outcome, Ended) else "FAILED")
-                finished["started"].append(execution.started_at)
-                finished["finished"].append(at)
-                finished["errors"].append(self._error(execution, outcome, at))
-                finished["charged"].append(outcome.charged if isinstance(outcome, Ended) else True)
-            else:
-                released["claims"].append(execution.claim_id)
-                released["due"].append(at + bounded(outcome.seconds) if isinstance(outcome, Snoozed) else None)
-        return completed, finished, retried, released
-
-    def _delay_s(self, execution: Execution, outcome: Failed) -> float:
-        backoff = execution.task.backoff
-        delay = outcome.after_s if outcome.after_s is not None else backoff.delay_s(execution.attempt)
-        return bounded(min(delay, backoff.cap_s))
-
-    def _error(self, execution: Execution, outcome: Failed | Ended, at: float) -> str:
-        facts: dict[str, Any] = {
-            "attempt": execution.attempt,
-            "at": datetime.fromtimestamp(at, UTC).isoformat().replace("+00:00", "Z"),
-            "worker_id": self._worker_id,
-            "error": outcome.reason if isinstance(outcome, Ended) else outcome.error,
-        }
-        if execution.started_at is not None:
-            facts["started_at"] = datetime.fromtimestamp(execution.started_at, UTC).isoformat().replace("+00:00", "Z")
-        if isinstance(outcome, Failed) and outcome.trace:
-            facts["trace"] = outcome.trace
-        return json.dumps(facts)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -26,9 +26,10 @@ def times(values: Iterable[datetime | None]) -> str:
     return plain([None if value is None else f'"{value.isoformat()}"' for value in values])
 
 
-def literals(columns: Mapping[str, Sequence[Any]]) -> dict[str, str]:
-    """Of each column: of texts, of times, or of what needs no quoting."""
-    return {name: _literal(values) for name, values in columns.items()}
+def columns(names: Sequence[str], rows: Sequence[Sequence[Any]]) -> dict[str, str]:
+    """Of each column of the rows, under its name: of texts, of times, or of what needs no quoting."""
+    values = zip(*rows, strict=True) if rows else [() for _ in names]
+    return {name: _literal(column) for name, column in zip(names, values, strict=True)}
 
 
 def _literal(values: Sequence[Any]) -> str:
