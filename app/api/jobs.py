@@ -12,8 +12,8 @@ from flask import Blueprint, Response, request
 
 from app.api import auth, filters, pagination, parameters, problems, requests, responses
 from app.api.bodies import JSON, NDJSON, read_body
-from app.api.coming import coming
 from app.api.idempotency import made_at, read_key
+from app.api.occurrences import coming
 from app.api.scheduling import SHOWN_RUNS, Planned, plan
 from app.api.services import current
 from app.clock import clock

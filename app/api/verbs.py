@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import datetime, timedelta
+from datetime import datetime
 from functools import partial
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from flask import Blueprint, Response
 from msgspec import Struct
 
-from app.api import auth, editing, filters, parameters, problems, responses, structs
+from app.api import auth, editing, filters, occurrences, parameters, problems, responses, structs
 from app.api.bodies import JSON, read_body
-from app.api.coming import coming as coming_runs
-from app.api.coming import following
 from app.api.idempotency import made_at, read_key
 from app.api.jobs import known_id, whole_job
 from app.api.problems import Fault, Problem
@@ -22,19 +20,11 @@ from app.api.scheduling import MOST_RUNS
 from app.api.services import current
 from app.api.structs import Nothing
 from app.clock import clock
-from app.domain.job import CRON
-from app.schedule import horizon
-from app.schedule.cron import parse
 from app.schedule.dates import parse_storable
 from app.schedule.errors import ScheduleError, ScheduleErrors
-from app.schedule.policies import Policies
 from app.store import verbs
 from app.store.idempotency import once
 from app.store.pool import Connection
-
-MOST_BACKFILLED = 1_000
-NEW_HISTORY = timedelta(days=7)
-"""So far back a backfill makes history where there is none; further back only where there is."""
 
 R = TypeVar("R")
 
@@ -98,7 +88,7 @@ def run(job_id: str) -> Response:
 def skip(job_id: str) -> Response:
     known, asked = known_id(job_id), structs.read(Skip, empty=True)[0]
     at = None if asked.scheduled_at is None else _instant(asked.scheduled_at, "scheduled_at")
-    skipped = _act(lambda c: skip_run(c, known, at, clock.now_utc()))
+    skipped = _act(lambda c: occurrences.skip_run(c, known, at, clock.now_utc()))
     return responses.answer({"job_id": known, "execution_id": skipped, "status": "SKIPPED"})
 
 
@@ -106,10 +96,10 @@ def skip(job_id: str) -> Response:
 def backfill(job_id: str) -> Response:
     known, asked = known_id(job_id), structs.read(Backfill, empty=True)[0]
     start, end = _instant(asked.start, "start"), _instant(asked.end, "end")
-    answer = _act(lambda c: backfill_runs(c, known, start, end, True, clock.now_utc()))
+    answer = _act(lambda c: occurrences.backfill_runs(c, known, start, end, True, clock.now_utc()))
     if not asked.dry_run and answer["occurrences"]:
         current().pool.run(lambda c: verbs.make_history(c, start))
-        answer = _act(lambda c: backfill_runs(c, known, start, end, False, clock.now_utc()))
+        answer = _act(lambda c: occurrences.backfill_runs(c, known, start, end, False, clock.now_utc()))
     answer["dry_run"] = asked.dry_run
     return responses.answer({"job_id": known, **answer}, 200 if asked.dry_run else 202)
 
@@ -121,84 +111,8 @@ def coming(job_id: str) -> Response:
     text = filters.text_of("n") or "10"
     if not (text.isascii() and text.isdecimal() and len(text) < 4 and 1 <= int(text) <= MOST_RUNS):
         raise problems.bad_parameter("n", f"must be a whole number from 1 to {MOST_RUNS}")
-    found = _act(lambda c: next_runs(c, known, int(text), clock.now_utc()))
+    found = _act(lambda c: occurrences.next_runs(c, known, int(text), clock.now_utc()))
     return responses.answer({"job_id": known, **found})
-
-
-# ── what the command line does, too ──────────────────────────────────────────────────────────────────────────────────
-
-
-def skip_run(connection: Connection, job_id: str, at: datetime | None, now: datetime) -> str:
-    """Leaves out the coming occurrence at `at`, or the next one; returns its id."""
-    row = _recurring(connection, job_id, "cancel it instead")
-    policies = Policies.from_dict(row["policies"], recurring=True)
-    pending = verbs.pending(connection, job_id)
-    if at is None:
-        at = pending[0] if pending else next((run.at for run in following(row, 1, now)), None)
-    elif at not in pending:
-        tick = timedelta(microseconds=1)
-        on_grid = horizon.first(
-            row["expression"], row["timezone"], policies, at - tick, anchor=row["anchor_at"], runs=row["runs"]
-        )
-        if at <= now or on_grid != at:
-            raise verbs.Refused(422, "scheduled_at", "is no coming occurrence of the job")
-    if at is None:
-        raise verbs.Refused(409, "job_id", "the job has no occurrence to come")
-    return verbs.skip(connection, job_id, at)
-
-
-def backfill_runs(
-    connection: Connection, job_id: str, start: datetime, end: datetime, dry_run: bool, now: datetime
-) -> dict[str, Any]:
-    """Runs, or only counts, what the schedule would have run from `start` to `end`, both included."""
-    if start > end:
-        raise verbs.Refused(422, "end", "is before start")
-    if end > now:
-        raise verbs.Refused(422, "end", "is not past")
-    if start < min(now - NEW_HISTORY, verbs.history_begins(connection)):
-        raise verbs.Refused(422, "start", "is before the history of executions begins, and more than a week ago")
-    row = _recurring(connection, job_id, "run it again instead")
-    policies = Policies.from_dict(row["policies"], recurring=True)
-    times, total = horizon.between(
-        row["expression"], row["timezone"], policies, start, end, anchor=row["anchor_at"], limit=MOST_BACKFILLED
-    )
-    if total is None:
-        raise verbs.Refused(422, "end", "is too far from start for a schedule with so many exclusions between them")
-    if total > MOST_BACKFILLED:
-        raise verbs.Refused(422, "end", f"{total} runs are more than the {MOST_BACKFILLED} of one backfill")
-    made = 0 if dry_run or not times else verbs.backfill(connection, job_id, times)
-    shown = [responses.seconds(at) for at in times]
-    return {"dry_run": dry_run, "occurrences": total, "made": made, "times": shown}
-
-
-def next_runs(connection: Connection, job_id: str, n: int, now: datetime) -> dict[str, Any]:
-    """The next n runs of a job with local times and notes, and its schedule in plain English."""
-    row = verbs.definition(connection, job_id)
-    if row is None:
-        raise verbs.Refused(404, "job_id", "there is no such job")
-    pending = verbs.pending(connection, job_id)
-    if row["schedule_type"] != CRON:
-        active = row["cancelled_at"] is None and row["paused_at"] is None
-        at = pending[0] if pending else row["next_run_at"]
-        shown = [at] if at is not None and active else []
-        return {
-            "description": "once",
-            "runs": [{"at": responses.seconds(at), "local": None, "note": None} for at in shown],
-        }
-    runs = coming_runs(row, pending, n, now)
-    description = parse(row["expression"], row["timezone"]).describe()
-    return {"description": description, "runs": [responses.run(run) for run in runs]}
-
-
-def _recurring(connection: Connection, job_id: str, instead: str) -> dict[str, Any]:
-    row = verbs.definition(connection, job_id)
-    if row is None:
-        raise verbs.Refused(404, "job_id", "there is no such job")
-    if row["cancelled_at"] is not None:
-        raise verbs.Refused(409, "job_id", "the job is cancelled")
-    if row["schedule_type"] != CRON:
-        raise verbs.Refused(409, "job_id", f"the job runs once; {instead}")
-    return row
 
 
 def _act(work: Callable[[Connection], R]) -> R:

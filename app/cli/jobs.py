@@ -153,7 +153,7 @@ def run(settings: Settings, job_id: object) -> None:
 @click.pass_obj
 def skip(settings: Settings, job_id: object, at: str | None) -> None:
     """Leave out one coming occurrence."""
-    from app.api.verbs import skip_run
+    from app.api.occurrences import skip_run
 
     wanted = None if at is None else instant(at, "--at", parse_storable)
     with _acting(settings) as (connection, now):
@@ -168,7 +168,7 @@ def skip(settings: Settings, job_id: object, at: str | None) -> None:
 @click.pass_obj
 def backfill(settings: Settings, job_id: object, start: str, end: str, dry_run: bool) -> None:
     """Run for the times of a past range for which it has not run."""
-    from app.api.verbs import backfill_runs
+    from app.api.occurrences import backfill_runs
 
     low, high = instant(start, "--start", parse_storable), instant(end, "--end", parse_storable)
     with _acting(settings) as (connection, now):
@@ -213,7 +213,7 @@ def edit(settings: Settings, /, job_id: object, **given: Any) -> None:
 @click.pass_obj
 def next_(settings: Settings, job_id: object, n: int) -> None:
     """Show the next runs, in UTC and in the job's zone."""
-    from app.api.verbs import next_runs
+    from app.api.occurrences import next_runs
 
     with _acting(settings) as (connection, now):
         show_runs(next_runs(connection, str(job_id), n, now))
