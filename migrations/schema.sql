@@ -973,6 +973,9 @@ begin
         -- Nobody made partitions for long: begin again, without filling the hole.
         span.from_at := date_bin(span.step, extend_partitions.from_at, origin);
         span.until_at := span.from_at;
+    elsif span.until_at < extend_partitions.from_at then
+        -- Nor for days: those of now cannot wait for hundreds before them, which come back like missing ones.
+        span.until_at := date_bin(span.step, extend_partitions.from_at, origin);
     end if;
     while span.until_at < extend_partitions.until_at loop
         edge := date_bin(span.step, span.until_at, origin) + span.step;
@@ -1131,7 +1134,7 @@ declare
     earliest timestamptz;
 begin
     if made_until <= now() or (select until_at from pgtick.partition_windows where parent = 'jobs') <= now() then
-        perform pgtick.ensure_partitions();
+        perform pgtick.ensure_partitions(runway => '4 hours'); -- workers make the rest: this is to be quick
         made_until := (select min(until_at) from pgtick.partition_windows where parent in ('pending_executions', 'finished_executions'));
     end if;
     with

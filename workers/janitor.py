@@ -22,6 +22,8 @@ from workers.retention import Retention
 RECOVER_BATCH = 1000
 OPERATION_BATCH = 500
 OPERATION_BATCHES = 10
+MANY_PARTITIONS = 24
+"""When so many were made, there may be more to be made: those of a time without anybody come back a day at a time."""
 
 
 class Janitor:
@@ -164,7 +166,8 @@ class Janitor:
             cursor = await connection.execute(
                 queries.ensure_partitions, {"runway": timedelta(hours=self._settings.runway_hours)}
             )
-            if made := (await cursor.fetchone() or [0])[0]:
+            made = (await cursor.fetchone() or [0])[0]
+            if made:
                 emit("partitions_made", count=made)
             retention = timedelta(days=self._settings.retention_days)
             expired = await connection.execute(queries.expired_partitions, {"retention": retention})
@@ -176,4 +179,5 @@ class Janitor:
         except psycopg.errors.LockNotAvailable as error:
             emit("partitions_wait", error=error)
             return
-        self._partitions_at = time.monotonic() + self._settings.partitions_s * random.uniform(0.8, 1.2)
+        if made < MANY_PARTITIONS:
+            self._partitions_at = time.monotonic() + self._settings.partitions_s * random.uniform(0.8, 1.2)

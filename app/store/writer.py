@@ -109,7 +109,7 @@ class Writer:
             # "No partition for this row" shares its SQLSTATE with broken constraints, which have a name.
             if error.diag.constraint_name is not None:
                 raise
-        connection.execute("select pgtick.ensure_partitions()")
+        connection.execute("select pgtick.ensure_partitions(runway => '4 hours')")
         return self._commit_once(connection, requests)
 
     def _commit_once(self, connection: Connection, requests: Sequence[Request]) -> Committed:

@@ -65,6 +65,9 @@ begin
         -- Nobody made partitions for long: begin again, without filling the hole.
         span.from_at := date_bin(span.step, extend_partitions.from_at, origin);
         span.until_at := span.from_at;
+    elsif span.until_at < extend_partitions.from_at then
+        -- Nor for days: those of now cannot wait for hundreds before them, which come back like missing ones.
+        span.until_at := date_bin(span.step, extend_partitions.from_at, origin);
     end if;
     while span.until_at < extend_partitions.until_at loop
         edge := date_bin(span.step, span.until_at, origin) + span.step;

@@ -13,7 +13,7 @@ declare
     earliest timestamptz;
 begin
     if made_until <= now() or (select until_at from pgtick.partition_windows where parent = 'jobs') <= now() then
-        perform pgtick.ensure_partitions();
+        perform pgtick.ensure_partitions(runway => '4 hours'); -- workers make the rest: this is to be quick
         made_until := (select min(until_at) from pgtick.partition_windows where parent in ('pending_executions', 'finished_executions'));
     end if;
     with

@@ -56,6 +56,25 @@ def test_the_planner_and_reports_bring_hours_back_that_were_dropped(bench: Bench
     assert done == (len(executions),)
 
 
+def test_a_post_after_days_without_anybody_makes_what_it_needs_and_workers_the_rest(connection: Connection) -> None:
+    connection.execute("insert into pgtick.tasks (task_id, target) values ('noop', 'x')")
+    for (partition,) in connection.execute("select partition from pgtick.partitions").fetchall():
+        connection.execute(f"drop table pgtick.{partition}")
+    connection.execute(
+        "update pgtick.partition_windows set from_at = date_bin(step, now() - interval '3 days', '2000-01-01 00:00Z'),"
+        " until_at = date_bin(step, now() - interval '3 days', '2000-01-01 00:00Z')"
+    )
+    connection.execute("select pgtick.create_job('noop')")
+    made = connection.execute("select count(*) from pgtick.partitions").fetchone()
+    assert made is not None
+    assert made[0] < 40, "hundreds would run into the time limit of a request"
+    rounds = 0
+    while connection.execute("select pgtick.ensure_partitions()").fetchone() != (0,):
+        rounds += 1
+    assert rounds < 6
+    assert connection.execute("select count(*) from pgtick.missing_partitions()").fetchone() == (0,)
+
+
 def test_an_hour_that_was_detached_comes_back_with_what_is_in_it(bench: Bench, connection: Connection) -> None:
     connection.execute("select pgtick.create_job('noop')")
     hour = of_now(connection, "pending_executions")
