@@ -9,6 +9,7 @@ import pytest
 
 from tests.support.api import Api, running_api
 from tests.support.databases import Server
+from tests.support.working import TASK, Bench
 
 TASKS = "insert into pgtick.tasks (task_id, target) values ('send_email', 'x'), ('make_report', 'y')"
 
@@ -19,6 +20,15 @@ def api(dsn: str, connection: psycopg.Connection) -> Iterator[Api]:
     connection.execute(TASKS)
     with running_api(dsn) as api:
         yield api
+
+
+@pytest.fixture
+def bench(dsn: str, connection: psycopg.Connection) -> Bench:
+    """A worker in parts, at the time of the database; the task noop is registered."""
+    connection.execute("insert into pgtick.tasks (task_id, target) values ('noop', 'x')")
+    row = connection.execute("select extract(epoch from now())::float8").fetchone()
+    assert row is not None
+    return Bench(dsn, {1: TASK}, row[0])
 
 
 @pytest.fixture(scope="module")

@@ -12,15 +12,9 @@ from tests.support import roles
 from tests.support.databases import Server
 from tests.support.working import Bench
 from workers.claimer import Claimer
-from workers.registry import Task
 
 Connection = psycopg.Connection[Any]
 
-
-async def noop() -> None: ...
-
-
-TASK = Task(task_id="noop", function=noop, pool="async")
 PENDING = """
 insert into pgtick.pending_executions (job_id, scheduled_at, due_at, user_id, task_key, priority)
 select pgtick.uuid7(), at, at, 'default', 1, %(priority)s
@@ -28,13 +22,10 @@ from (select now() - %(ago)s + n * interval '1 ms' as at from generate_series(1,
 """
 
 
-@pytest.fixture
-def bench(dsn: str, connection: Connection) -> Bench:
-    connection.execute("insert into pgtick.tasks (task_id, target) values ('noop', 'x')")
+@pytest.fixture(autouse=True)
+def hours(connection: Connection) -> None:
+    """Partitions of hours that are over; made before the clock of a bench is read, for that takes a while."""
     connection.execute("select pgtick.ensure_partitions(since => now() - interval '5 hours')")
-    row = connection.execute("select extract(epoch from now())::float8").fetchone()
-    assert row is not None
-    return Bench(dsn, {1: TASK}, row[0])
 
 
 def wait(connection: Connection, ago: timedelta, n: int, priority: int = 2) -> None:

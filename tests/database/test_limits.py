@@ -5,11 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import psycopg
-import pytest
 
 from tests.support.working import Bench
 from workers.execution import Failed
-from workers.registry import Task
 
 Connection = psycopg.Connection[Any]
 
@@ -20,17 +18,6 @@ HELD = """
          + (select count(*) from pgtick.running_executions where priority > 4 or limit_key is not null)
          + (select count(*) from pgtick.schedules where priority > 4)
 """
-
-
-async def noop() -> None: ...
-
-
-@pytest.fixture
-def bench(dsn: str, connection: Connection) -> Bench:
-    connection.execute("insert into pgtick.tasks (task_id, target) values ('noop', 'x')")
-    row = connection.execute("select extract(epoch from now())::float8").fetchone()
-    assert row is not None
-    return Bench(dsn, {1: Task(task_id="noop", function=noop, pool="async")}, row[0])
 
 
 def put(connection: Connection, priority: int, limit_key: str | None = None, task_key: int = 1) -> None:

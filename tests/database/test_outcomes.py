@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 from uuid import UUID
@@ -11,25 +12,10 @@ import pytest
 
 from app import events
 from app.domain.retry import Backoff
-from tests.support.working import Bench
+from tests.support.working import TASK, Bench
 from workers.execution import Completed, Ended, Execution, Failed, Released, Snoozed
-from workers.registry import Task
 
 Connection = psycopg.Connection[Any]
-
-
-async def noop() -> None: ...
-
-
-TASK = Task(task_id="noop", function=noop, pool="async")
-
-
-@pytest.fixture
-def bench(dsn: str, connection: Connection) -> Bench:
-    connection.execute("insert into pgtick.tasks (task_id, target) values ('noop', 'x'), ('other', 'y')")
-    row = connection.execute("select extract(epoch from now())::float8").fetchone()
-    assert row is not None
-    return Bench(dsn, {1: TASK}, row[0])
 
 
 def create(connection: Connection, task_id: str = "noop", **options: Any) -> Any:
@@ -244,6 +230,7 @@ def test_attempts_that_cannot_be_counted_on_are_kept_out(bench: Bench, connectio
 
 
 def test_claims_only_what_the_worker_knows_and_what_is_due(bench: Bench, connection: Connection) -> None:
+    connection.execute("insert into pgtick.tasks (task_id, target) values ('other', 'y')")
     known, _unknown = create(connection), create(connection, "other")
     create(connection, schedule="2036-01-01T00:00:00Z")
     assert [UUID(execution.job_id) for execution in bench.claim()] == [known]
@@ -302,7 +289,7 @@ def test_losses_of_a_suspect_are_charged_until_it_has_failed(bench: Bench, conne
 
 
 def test_the_backoff_is_the_tasks_choice(bench: Bench, connection: Connection) -> None:
-    bench.tasks[1] = Task(task_id="noop", function=noop, pool="async", backoff=Backoff(base_s=2, factor=1, cap_s=60))
+    bench.tasks[1] = replace(TASK, backoff=Backoff(base_s=2, factor=1, cap_s=60))
     create(connection)
     fail(bench)
     bench.clock.time += 2

@@ -12,23 +12,8 @@ from psycopg.types.json import Jsonb
 
 from tests.support.working import Bench
 from workers.execution import Completed, Ended, Failed, Released
-from workers.registry import Task
 
 Connection = psycopg.Connection[Any]
-
-
-async def noop() -> None: ...
-
-
-TASK = Task(task_id="noop", function=noop, pool="async")
-
-
-@pytest.fixture
-def bench(dsn: str, connection: Connection) -> Bench:
-    connection.execute("insert into pgtick.tasks (task_id, target) values ('noop', 'x')")
-    row = connection.execute("select extract(epoch from now())::float8").fetchone()
-    assert row is not None
-    return Bench(dsn, {1: TASK}, row[0])
 
 
 class Job:

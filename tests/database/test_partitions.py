@@ -5,27 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import psycopg
-import pytest
 
 from app.settings import Settings
 from app.store import queries
 from tests.support.working import Bench
 from workers.execution import Completed
 from workers.guards import wanted
-from workers.registry import Task
 
 Connection = psycopg.Connection[Any]
-
-
-async def noop() -> None: ...
-
-
-@pytest.fixture
-def bench(dsn: str, connection: Connection) -> Bench:
-    connection.execute("insert into pgtick.tasks (task_id, target) values ('noop', 'x')")
-    now = connection.execute("select extract(epoch from now())::float8").fetchone()
-    assert now is not None
-    return Bench(dsn, {1: Task(task_id="noop", function=noop, pool="async")}, now[0])
 
 
 def of_now(connection: Connection, parent: str) -> str:

@@ -20,6 +20,12 @@ from workers.reporter import Reporter
 from workers.slots import Slots
 
 
+async def noop() -> None: ...
+
+
+TASK = Task(task_id="noop", function=noop, pool="async")
+
+
 class StillClock(Clock):
     """Shows the time it was set to."""
 
@@ -81,6 +87,10 @@ class Bench:
         async def recover(link: Link) -> None:
             settings = replace(self.settings, renew_s=0.0)  # servers get twice that time after they have come up
             await Janitor(settings, link, 1, self.claims, lambda: None).recover()
+            # They are due from now on, by the database's clock.
+            row = await (await (await link.connection()).execute("select extract(epoch from now())::float8")).fetchone()
+            assert row is not None
+            self.clock.time = max(self.clock.time, row[0])
 
         self._with_link(recover)
 
