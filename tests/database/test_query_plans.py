@@ -148,9 +148,11 @@ def test_a_claim_reads_what_it_takes(database: Database) -> None:
     hours = {at.strftime("pending_executions_%Y%m%d_%H00") for at in (values["floor"], values["until"])}
     assert reading.partitions("pending_executions") <= hours
     assert reading.indexes("pending_executions") == {"pending_executions_priority_due_at_idx", "Tid Scan"}
-    # Each row once by the index, and once by its place, in every hour that is looked at.
+    # Each row once by the index, and once by its place in every hour that is looked at, where that has such a place:
+    # an hour that has just begun may not.
     looked_at = len(reading.partitions("pending_executions"))
-    assert sum(reading.rows[table] for table in reading.partitions("pending_executions")) == N + N * looked_at
+    read = sum(reading.rows[table] for table in reading.partitions("pending_executions"))
+    assert 2 * N <= read <= N + N * looked_at
     assert reading.partitions("finished_executions") == set()
     assert reading.scanned_in_full == {}
 
