@@ -13,7 +13,7 @@ import pytest
 from app import events
 from app.domain.retry import Backoff
 from tests.support.working import TASK, Bench
-from workers.execution import Completed, Ended, Execution, Failed, Released, Snoozed
+from workers.execution import Completed, Ended, Execution, Failed, Outcome, Released, Snoozed
 
 Connection = psycopg.Connection[Any]
 
@@ -304,4 +304,71 @@ def test_a_report_that_cannot_even_be_written_down_fails_alone(bench: Bench, con
     bench.report((first, Completed()), (broken, Failed("no", after_s=nonsense)), (last, Completed()))
     assert [state(connection, job)[0] for job in jobs] == ["COMPLETED", "FAILED", "COMPLETED"]
     assert state(connection, jobs[1])[2].startswith("no; the outcome could not be stored: ")
+    assert bench.claims == {}
+
+
+def test_what_was_to_stop_is_cancelled_however_its_run_ends(bench: Bench, connection: Connection) -> None:
+    for _ in range(8):
+        create(connection)
+    executions = sorted(bench.claim(), key=lambda execution: execution.claim_id)
+    for first, column in ((0, "cancel_requested_at"), (1, "revoked_at")):
+        claims = [execution.claim_id for execution in executions[first::2]]
+        stop = f"update pgtick.running_executions set {column} = now() where claim_id = any (%s)"
+        connection.execute(stop, [claims])
+    *ended, lost, lost_too = executions
+    outcomes: list[Outcome] = [outcome for outcome in (Failed("no"), Released(), Snoozed(60.0)) for _ in range(2)]
+    bench.report(*zip(ended, outcomes, strict=True))
+    connection.execute("update pgtick.running_executions set lease_expires_at = now() - interval '1 s'")
+    bench.recover()
+    found = connection.execute("select job_id::text, status, attempt from pgtick.executions").fetchall()
+    attempts = {e.job_id: isinstance(o, Failed) for e, o in zip(ended, outcomes, strict=True)}
+    attempts |= {lost.job_id: False, lost_too.job_id: False}
+    assert sorted(found) == sorted((job_id, "CANCELLED", int(charged)) for job_id, charged in attempts.items())
+
+
+def test_what_started_in_time_and_was_handed_back_has_no_deadline_any_more(
+    bench: Bench, connection: Connection
+) -> None:
+    started, ahead = create(connection), create(connection)
+    connection.execute("update pgtick.pending_executions set expires_at = '2100-01-01Z'")
+    executions = bench.claim()
+    connection.execute(
+        "update pgtick.running_executions set due_at = now() + interval '10 minutes' where job_id = %s", [ahead]
+    )
+    bench.report(*((execution, Released()) for execution in executions))
+    found = connection.execute("select job_id, expires_at is null from pgtick.pending_executions").fetchall()
+    assert dict(found) == {started: True, ahead: False}
+
+
+def test_a_final_row_put_in_by_hand_stands(bench: Bench, connection: Connection) -> None:
+    by_hand, other = create(connection), create(connection)
+    executions = bench.claim()
+    connection.execute(
+        "insert into pgtick.finished_executions (job_id, scheduled_at, user_id, task_key, status, attempt, due_at,"
+        " finished_at, error) select job_id, scheduled_at, user_id, task_key, 'FAILED', 1, due_at, now(), 'by hand'"
+        " from pgtick.running_executions where job_id = %s",
+        [by_hand],
+    )
+    bench.report(*((execution, Completed()) for execution in executions))
+    found = connection.execute("select job_id, status, error from pgtick.executions").fetchall()
+    assert sorted(found) == sorted([(by_hand, "FAILED", "by hand"), (other, "COMPLETED", None)])
+    assert bench.claims == {}
+
+
+def test_an_outcome_that_cannot_be_stored_in_any_way_is_left_to_the_janitor(
+    bench: Bench, connection: Connection
+) -> None:
+    refused, other = create(connection), create(connection)
+    executions = bench.claim()
+    connection.execute(
+        "create function public.refuse() returns trigger language plpgsql as $$ begin raise data_exception; end $$"
+    )
+    connection.execute(
+        "create trigger refuse before insert on pgtick.finished_executions for each row"
+        f" when (new.job_id = '{refused}') execute function public.refuse()"
+    )
+    bench.report(*((execution, Completed()) for execution in executions))
+    assert state(connection, other)[0] == "COMPLETED"
+    left = "select job_id, worker_id, lease_expires_at <= clock_timestamp() from pgtick.running_executions"
+    assert connection.execute(left).fetchall() == [(refused, 0, True)]
     assert bench.claims == {}

@@ -1,0 +1,106 @@
+"""What workers do about workers that are gone, claims that nobody runs, and partitions that are over."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+from typing import Any
+
+import psycopg
+import pytest
+
+from app.store import queries
+from tests.support.working import Bench
+from workers.janitor import Janitor
+from workers.loop import Link
+
+Connection = psycopg.Connection[Any]
+
+
+def values(connection: Connection, query: str) -> list[Any]:
+    return [row[0] for row in connection.execute(query).fetchall()]
+
+
+def test_workers_that_fell_silent_are_lost_and_forgotten_after_a_week(connection: Connection) -> None:
+    for state in ("RUNNING", "DRAINING", "STOPPED", "LOST"):
+        for silent in ("10 s", "2 minutes", "6 days", "8 days"):
+            connection.execute(
+                "insert into pgtick.workers (name, capacity, task_keys, version, state, last_seen_at)"
+                " values (%s, 1, '{}', '0', %s, now() - %s::interval)",
+                [f"{state} {silent}", state, silent],
+            )
+    for _ in range(2):  # what is lost is forgotten the next time
+        connection.execute(queries.retire_workers, {"silent": timedelta(seconds=90)})
+    found = dict(connection.execute("select name, state from pgtick.workers").fetchall())
+    lost = {f"{was} {silent}": "LOST" for was in ("RUNNING", "DRAINING", "LOST") for silent in ("2 minutes", "6 days")}
+    stopped = {f"STOPPED {silent}": "STOPPED" for silent in ("10 s", "2 minutes", "6 days")}
+    assert found == lost | stopped | {"RUNNING 10 s": "RUNNING", "DRAINING 10 s": "DRAINING", "LOST 10 s": "LOST"}
+
+
+def test_what_a_dead_worker_had_claimed_ahead_goes_back_and_the_rest_is_judged(
+    bench: Bench, connection: Connection
+) -> None:
+    names = ("ahead", "ahead, to stop", "ahead, not to start", "begun", "of another worker")
+    for name in names:
+        connection.execute("select pgtick.create_job('noop', user_id => %s)", [name])
+    bench.claim()
+    for column, time, user in (
+        ("due_at", "now() + interval '1 hour'", "ahead%"),
+        ("cancel_requested_at", "now()", "%to stop"),
+        ("revoked_at", "now()", "%to start"),
+        ("worker_id", "2", "of%"),
+    ):
+        connection.execute(f"update pgtick.running_executions set {column} = {time} where user_id like %s", [user])
+    connection.execute("insert into pgtick.workers (name, capacity, task_keys, version) values ('w', 1, '{}', '0')")
+    assert values(connection, "select worker_id from pgtick.workers") == [1]
+    assert connection.execute(queries.bury_worker, {"worker_id": 1}).fetchone() == (1, 3)
+    waiting = connection.execute("select user_id, attempt, losses, suspect from pgtick.pending_executions").fetchall()
+    assert waiting == [("ahead", 0, 0, False)]
+    over = "select user_id from pgtick.running_executions where lease_expires_at <= clock_timestamp()"
+    assert sorted(values(connection, over)) == sorted(names[1:4])
+    assert values(connection, "select state from pgtick.workers") == ["LOST"]
+
+
+def test_a_claim_whose_answer_was_lost_is_handed_back_after_two_looks(bench: Bench, connection: Connection) -> None:
+    for user in ("known", "unknown"):
+        connection.execute("select pgtick.create_job('noop', user_id => %s)", [user])
+    bench.claim()
+    (lost,) = values(connection, "select claim_id from pgtick.running_executions where user_id = 'unknown'")
+    del bench.claims[lost]
+    woken: list[bool] = []
+
+    async def look_twice() -> None:
+        link = Link("test", bench.dsn)
+        janitor = Janitor(bench.settings, link, 1, bench.claims, lambda: woken.append(True))
+        await janitor.hand_back()
+        assert not woken, "its answer may be on the way still"
+        await janitor.hand_back()
+        await link.close()
+
+    asyncio.run(look_twice())
+    assert values(connection, "select user_id from pgtick.running_executions") == ["known"]
+    waiting = connection.execute("select user_id, attempt, losses from pgtick.pending_executions").fetchall()
+    assert waiting == [("unknown", 0, 0)]
+    assert woken
+
+
+def test_partitions_that_are_over_go_and_none_that_waits_or_is_to_come(connection: Connection) -> None:
+    connection.execute("select pgtick.ensure_partitions(since => now() - interval '5 hours')")
+    connection.execute("select pgtick.extend_partitions('execution_stats', now() - interval '33 days', now())")
+    over = "select partition from pgtick.partitions where parent = '{}' and until_at < now() - interval '{}' order by 1"
+    old = values(connection, over.format("execution_stats", "30 days"))
+    waiting, *empty = values(connection, over.format("pending_executions", "2 hours"))
+    found = connection.execute(queries.expired_partitions, {"retention": timedelta(days=30)}).fetchall()
+    assert sorted(name for (name,) in found) == sorted([*old, waiting, *empty])
+    connection.execute(
+        "insert into pgtick.pending_executions (job_id, scheduled_at, due_at, user_id, task_key)"
+        " select pgtick.uuid7(), from_at, from_at, 'default', 1 from pgtick.partitions where partition = %s",
+        [waiting],
+    )
+    for name in (*old, *empty, waiting):
+        assert values(connection, f"select pgtick.drop_partition('{name}')") == [name != waiting]
+    assert values(connection, "select count(*) from pgtick.pending_executions") == [1]
+    assert values(connection, "select partition from pgtick.missing_partitions()") == [], "they are gone for good"
+    for name in values(connection, "select partition from pgtick.partitions where until_at > now() limit 3"):
+        with pytest.raises(psycopg.Error, match="is not over before"):
+            connection.execute("select pgtick.drop_partition(%s)", [name])
