@@ -25,7 +25,7 @@ from app.store import job_search, jobs, last_runs, verbs
 from app.store.job_search import BEFORE_CREATION
 from app.store.last_runs import LastRun
 from app.store.pool import Connection
-from app.store.search import Filter
+from app.store.search import Filter, Row
 from app.store.tasks import Tasks
 from app.store.writer import Created
 
@@ -198,15 +198,21 @@ def _last_run(last: LastRun | None) -> dict[str, Any]:
 
 def whole_job(job_id: str) -> dict[str, Any]:
     """A job as it is shown alone."""
-    row = current().pool.run(lambda c: jobs.get(c, job_id))
-    if row is None:
-        raise problems.not_found("job")
-    since = row["created_at"] - BEFORE_CREATION
-    wanted, users, now = Filter(job_id=job_id, start=since), current().users, clock.now_utc()
-    page = current().pool.run(lambda c: job_search.page(c, wanted, None, 1, now, users))
-    run = page.items[0].execution if page.items else None
-    planned = row["planned_through"] or (run["scheduled_at"] if run else None)
-    last = current().pool.run(lambda c: last_runs.read(c, {job_id: planned}, since, now)).get(job_id)
+    users, now = current().users, clock.now_utc()
+
+    def look(connection: Connection) -> tuple[dict[str, Any], Row | None, LastRun | None, list[datetime]]:
+        row = jobs.get(connection, job_id)
+        if row is None:
+            raise problems.not_found("job")
+        since = row["created_at"] - BEFORE_CREATION
+        page = job_search.page(connection, Filter(job_id=job_id, start=since), None, 1, now, users)
+        run = page.items[0].execution if page.items else None
+        planned = row["planned_through"] or (run["scheduled_at"] if run else None)
+        last = last_runs.read(connection, {job_id: planned}, since, now).get(job_id)
+        # Of one that runs once, its execution says all; these are looked for in every hour ahead.
+        return row, run, last, verbs.pending(connection, job_id) if row["expression"] else []
+
+    row, run, last, pending = current().pool.run(look)
     policies = _policies(row)
     return {
         "job_id": job_id,
@@ -215,7 +221,7 @@ def whole_job(job_id: str) -> dict[str, Any]:
         "status": run and run["status"],
         **_last_run(last),
         "schedule": responses.job_schedule(row),
-        "next_runs": [responses.rfc3339(at) for at in _coming(row, run, now)],
+        "next_runs": [responses.rfc3339(at) for at in _coming(row, run, pending, now)],
         "execution": None if run is None else responses.execution(run | {"task_id": row["task_id"]}),
         "parameters": responses.raw(row["parameters"]),
         "max_retries": row["max_retries"],
@@ -231,14 +237,13 @@ def whole_job(job_id: str) -> dict[str, Any]:
     }
 
 
-def _coming(row: dict[str, Any], run: dict[str, Any] | None, now: datetime) -> list[datetime]:
+def _coming(row: dict[str, Any], run: Row | None, pending: list[datetime], now: datetime) -> list[datetime]:
     """The next times of a job; none of one that is paused, broken, cancelled or over."""
     if row["problem"] is not None:
         return []
     if row["expression"] is None:
         waits = run is not None and run["status"] == "PENDING" and row["paused_at"] is None
         return [run["scheduled_at"]] if run is not None and waits else []
-    pending = current().pool.run(lambda c: verbs.pending(c, row["job_id"]))
     try:
         return [run.at for run in coming(row, pending, SHOWN_RUNS, now)]
     except (ScheduleError, ScheduleErrors):  # put in by hand; `problem` says what is wrong once the planner has seen it
