@@ -5,7 +5,6 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -15,9 +14,10 @@ from app.clock import Clock
 from app.events import emit
 from app.settings import Settings
 from app.store import arrays, queries
-from workers.execution import CLAIM, DUE_AT, JOB, PRIORITY, TASK_KEY, TO_DO, Execution
+from workers.execution import CLAIM, DUE_AT, JOB, TASK_KEY, TO_DO, Execution
 from workers.loop import Link
 from workers.registry import Pool
+from workers.scan import BEGINNING, Look, Scan, looks_at, partition_of, partitions_between
 from workers.slots import Slots
 
 LARGEST_CLAIM = 1000
@@ -25,84 +25,12 @@ FEW = 4
 """What so many jobs are to do is read along with the claim."""
 GONE = (None, None, None, None)
 """Stands for what `read_jobs.sql` says of a job that is no longer there."""
-BEGINNING = datetime(2000, 1, 1, tzinfo=UTC)
-NEVER = datetime(2200, 1, 1, tzinfo=UTC)
-"""Nothing is due so late."""
-LANES = (1, 2, 3, 4)
-NEAR_MARGIN_S = 0.1
-FAR_MARGIN_S = 5.0
-"""What comes in late without a wake-up is this far behind at most, save for what the sweeper finds. Each claim looks
-through the near one, and one a poll through the far one.
-"""
-BACKLOG_S = 2.0
-HOUR = timedelta(hours=1)
-RULE_SPAN = 3 * HOUR
+RULE_SPAN = timedelta(hours=3)
 """Partitions of so short a time are named by rule; of a longer one, those that there are are asked for."""
 RECHECK_S = 0.01
 """Shortest pause before another look at executions that are kept out by a run of their job."""
 WAITS = 0
 """Stands for the claim of an execution that waits for a run of its job; what went back has less than that."""
-
-
-@dataclass
-class Scan:
-    """Where one pool's next claim begins, for each priority.
-
-    A floor is the oldest due time that can still be waiting: dead index entries behind it cost nothing, even while an
-    old snapshot keeps VACUUM from removing them, nor does what other pools have to do. Wake-ups lower it; what comes in
-    behind it without one is found by a look back once a poll, and by the sweeper.
-    """
-
-    floors: list[datetime] = field(default_factory=lambda: [BEGINNING] * len(LANES))
-    told: list[datetime] = field(default_factory=lambda: [NEVER] * len(LANES))
-    """What the floors were lowered to since the claim under way began, which may not have seen it."""
-    looked_back_at: float = float("-inf")
-    backlog: bool = False
-    fresh_first: bool = False
-    held_back: bool = False
-
-    def lower(self, due: datetime, lanes: Sequence[int] = LANES) -> None:
-        for lane in lanes:
-            self.floors[lane - 1] = min(self.floors[lane - 1], due)
-            self.told[lane - 1] = min(self.told[lane - 1], due)
-
-    def begin(self) -> list[datetime]:
-        """The floors of the claim that begins now."""
-        self.told = [NEVER] * len(LANES)
-        return list(self.floors)
-
-    def seen(self, rows: Sequence[Any], now: float, *, full: bool) -> None:
-        """Moves the floors to where the claim that returned these rows has left nothing behind."""
-        last_lane = max((row[PRIORITY] for row in rows), default=LANES[0]) if full else LANES[-1]
-        for lane in LANES[:last_lane]:
-            oldest = min((row[DUE_AT] for row in rows if row[PRIORITY] == lane), default=now)
-            if not (full and lane == last_lane):
-                oldest = min(oldest, now)
-            self.floors[lane - 1] = min(datetime.fromtimestamp(oldest - NEAR_MARGIN_S, UTC), self.told[lane - 1])
-        self.backlog = full and min(row[DUE_AT] for row in rows) < now - BACKLOG_S
-
-
-def partition_of(at: datetime) -> str:
-    """The partition of pending_executions for what is due then, as `pgtick.make_partition` names it."""
-    return f"pending_executions_{at:%Y%m%d_%H}00"
-
-
-Look = tuple[str | None, list[datetime]]
-"""A partition (None: all of them at once), and from where to look in it for each priority."""
-
-
-def looks_at(floors: list[datetime], partitions: list[str]) -> list[Look]:
-    """Where a claim looks, in this order: by priority first, by time then.
-
-    One partition can do that itself. Of several, all are looked at for one priority before the next one's turn.
-    """
-    if len(partitions) == 1:
-        return [(partitions[0], floors)]
-    looks: list[Look] = []
-    for lane in LANES:
-        only = [floor if lane == other else NEVER for other, floor in zip(LANES, floors, strict=True)]
-        looks += [(name, only) for name in partitions if name >= partition_of(floors[lane - 1])]
-    return looks
 
 
 class Claimer:
@@ -198,15 +126,7 @@ class Claimer:
         now = self._clock.now()
         started = time.monotonic()
         tasks = slots.tasks  # as they are now: others may be known by the time of the answer
-        # Behind a backlog what is due right now must not starve: every other claim takes the fresh ones first.
-        scan.fresh_first = scan.backlog and not scan.fresh_first
-        if started - scan.looked_back_at >= self._settings.poll_s:
-            scan.looked_back_at = started
-            scan.lower(datetime.fromtimestamp(now - FAR_MARGIN_S, UTC))
-        if scan.fresh_first:
-            floors = [max(floor, datetime.fromtimestamp(now - BACKLOG_S, UTC)) for floor in scan.floors]
-        else:
-            floors = scan.begin()
+        floors = scan.begin(now, look_back_s=self._settings.poll_s)
         # What went back because it is not due yet would be found again and hide the others.
         until = datetime.fromtimestamp(now + (0 if scan.held_back else self._settings.claim_ahead_s), UTC)
         connection = await self._link.connection()
@@ -239,8 +159,7 @@ class Claimer:
         self._unanswered = None
         self.claim_s = time.monotonic() - started
         full = len(rows) == wanted
-        if not scan.fresh_first:
-            scan.seen(rows, now, full=full)
+        scan.seen(rows, now, full=full)
         scan.held_back = len(mine) < len(rows) and self._keep_out(rows) and full
         if mine:
             lease_s = self._settings.lease_s
@@ -255,8 +174,7 @@ class Claimer:
         if until - floor > RULE_SPAN:
             found = await connection.execute(queries.pending_partitions, [partition_of(until)])
             return [name for (name,) in await found.fetchall() if name >= partition_of(floor)]
-        hours = range(int((until - floor) / HOUR) + 2)
-        return [name for name in (partition_of(floor + n * HOUR) for n in hours) if name <= partition_of(until)]
+        return partitions_between(floor, until)
 
     async def _look(
         self, cursor: psycopg.AsyncCursor[Any], looks: list[Look], wanted: int, facts: dict[str, Any]

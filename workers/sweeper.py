@@ -9,9 +9,9 @@ from datetime import UTC, datetime
 from app.clock import Clock
 from app.settings import Settings
 from app.store import queries
-from workers.claimer import FAR_MARGIN_S
 from workers.loop import Link
 from workers.registry import Pool
+from workers.scan import FAR_MARGIN_S
 from workers.slots import Slots
 
 SHARE = 0.05

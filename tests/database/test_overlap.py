@@ -194,6 +194,7 @@ def test_a_run_whose_worker_died_blocks_until_its_lease_is_over_and_no_longer(
     connection.execute("update pgtick.running_executions set lease_expires_at = now() - interval '1 minute'")
     bench.recover()
     connection.execute("select pgtick.settle_waiting()")
+    bench.clock.time = job.value("select extract(epoch from clock_timestamp())::float8")  # it is due since then
     (taken,) = bench.claim()
     bench.report((taken, Completed()))
     (taken,) = bench.claim()

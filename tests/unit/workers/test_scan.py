@@ -5,8 +5,8 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
-from workers.claimer import BEGINNING, NEAR_MARGIN_S, NEVER, Scan, looks_at, partition_of
 from workers.execution import DUE_AT, PRIORITY
+from workers.scan import BEGINNING, NEAR_MARGIN_S, NEVER, Scan, looks_at, partition_of
 
 NOW = 1_800_000_000.0
 
@@ -54,12 +54,12 @@ def test_an_earlier_due_time_lowers_every_floor() -> None:
 
 def test_a_time_told_of_while_a_claim_is_under_way_is_not_forgotten() -> None:
     scan = Scan()
-    scan.begin()
+    scan.begin(NOW, look_back_s=60)
     earlier = datetime.fromtimestamp(NOW - 3600, UTC)
     scan.lower(earlier, [2])
     scan.seen([], NOW, full=False)
     assert scan.floors == [at(NOW), earlier, at(NOW), at(NOW)]
-    assert scan.begin() == scan.floors
+    assert scan.begin(NOW, look_back_s=60) == scan.floors
     scan.seen([], NOW, full=False)
     assert scan.floors == [at(NOW)] * 4
 
