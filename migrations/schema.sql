@@ -774,8 +774,12 @@ begin
     if parts is null then
         return format('"%s" is neither the id of an execution (<scheduled_at in µs>-<job_id>) nor of a job.', id);
     end if;
-    select e.*, coalesce(w.name, '#' || e.worker_id) as worker, w.last_seen_at, w.blocked_since into r
-    from pgtick.running_executions e left join pgtick.workers w using (worker_id)
+    select e.*, coalesce(w.name, '#' || e.worker_id) as worker, w.last_seen_at, w.blocked_since, coalesce(d.timeout_s, t.timeout_s) as timeout_s
+    into r
+    from pgtick.running_executions e
+    left join pgtick.workers w using (worker_id)
+    left join pgtick.tasks t using (task_key)
+    left join pgtick.jobs d on d.job_id = job
     where e.job_id = job and (e.scheduled_at = at or at is null)
     order by e.scheduled_at limit 1;
     if found then
@@ -793,7 +797,9 @@ begin
                     case when r.last_seen_at < clock_timestamp() - interval '15 seconds' then format(' That worker has not been seen for %s: %s',
                         pgtick.in_words(clock_timestamp() - r.last_seen_at), 'when its lease is over, another one takes it.')
                     when r.blocked_since is not null then format(' The event loop of that worker has not come round for %s: a task blocks it.',
-                        pgtick.in_words(clock_timestamp() - r.blocked_since)) else '' end)
+                        pgtick.in_words(clock_timestamp() - r.blocked_since))
+                    when r.timeout_s is null and r.claimed_at < clock_timestamp() - interval '1 minute' then
+                        ' It has no timeout; pgtick.cancel_execution stops it.' else '' end)
         end;
     end if;
     select e.* into p from pgtick.pending_executions e where e.job_id = job and (e.scheduled_at = at or at is null) order by e.due_at limit 1;
@@ -2561,9 +2567,9 @@ CREATE VIEW pgtick.failing AS
     s.retried,
     round(((s.failed)::numeric / (NULLIF((s.failed + s.completed), 0))::numeric), 4) AS failed_share,
     last.finished_at AS last_failed_at,
-    last.error AS last_error,
-    pgtick.execution_id(last.scheduled_at, last.job_id) AS last_execution_id
-   FROM ((( SELECT execution_stats.task_key,
+    COALESCE(last.error, retrying.error) AS last_error,
+    pgtick.execution_id(COALESCE(last.scheduled_at, retrying.scheduled_at), COALESCE(last.job_id, retrying.job_id)) AS last_execution_id
+   FROM (((( SELECT execution_stats.task_key,
             sum(execution_stats.started) AS started,
             sum(execution_stats.completed) AS completed,
             sum(execution_stats.failed) AS failed,
@@ -2580,9 +2586,15 @@ CREATE VIEW pgtick.failing AS
            FROM pgtick.finished_executions f
           WHERE ((f.status = 'FAILED'::text) AND (f.task_key = s.task_key) AND (f.scheduled_at > (now() - '1 day'::interval)) AND (f.scheduled_at < (now() + '01:00:00'::interval)))
           ORDER BY f.scheduled_at DESC
-         LIMIT 1) last ON (true));
+         LIMIT 1) last ON (true))
+     LEFT JOIN LATERAL ( SELECT ((e.errors -> '-1'::integer) ->> 'error'::text) AS error,
+            e.scheduled_at,
+            e.job_id
+           FROM pgtick.pending_executions e
+          WHERE ((last.job_id IS NULL) AND (e.task_key = s.task_key) AND (e.attempt > 0) AND (e.due_at > (now() - '01:00:00'::interval)) AND (e.due_at < (now() + '01:00:00'::interval)))
+         LIMIT 1) retrying ON (true));
 
-COMMENT ON VIEW pgtick.failing IS 'Tasks with failed attempts in the last hour, with the newest final failure of the last day.';
+COMMENT ON VIEW pgtick.failing IS 'Tasks with failed attempts in the last hour, with the newest final failure of the last day, or else one that is being retried.';
 
 COMMENT ON COLUMN pgtick.failing.failed IS 'Executions that failed for good.';
 
@@ -2771,10 +2783,10 @@ COMMENT ON VIEW pgtick.partitions IS 'Every partition with its bounds, estimated
 CREATE VIEW pgtick.queue_status AS
  SELECT t.queue,
     count(*) AS tasks,
-    (COALESCE(sum(waiting.depth), (0)::numeric))::bigint AS depth,
-    (COALESCE(sum(waiting.late), (0)::numeric))::bigint AS late,
-    min(waiting.oldest) AS oldest_due_at,
-    (now() - min(waiting.oldest)) AS oldest_age,
+    (COALESCE(sum(due.waiting), (0)::numeric))::bigint AS waiting,
+    (COALESCE(sum(due.late), (0)::numeric))::bigint AS late,
+    min(due.oldest) AS oldest_due_at,
+    (now() - min(due.oldest)) AS oldest_age,
     (COALESCE(sum(held.running), (0)::numeric))::bigint AS running,
     round((COALESCE(sum(rate.started), (0)::numeric) / 60.0), 2) AS starts_per_s,
     ( SELECT count(*) AS count
@@ -2782,12 +2794,12 @@ CREATE VIEW pgtick.queue_status AS
           WHERE ((w.state = 'RUNNING'::text) AND pgtick.is_live(w.last_seen_at) AND (w.task_keys && array_agg(t.task_key)))) AS workers
    FROM (((pgtick.tasks t
      LEFT JOIN ( SELECT pending_executions.task_key,
-            count(*) AS depth,
+            count(*) AS waiting,
             count(*) FILTER (WHERE ((pending_executions.due_at < (now() - '00:00:02'::interval)) AND ((pending_executions.priority >= 1) AND (pending_executions.priority <= 4)))) AS late,
             min(pending_executions.due_at) AS oldest
            FROM pgtick.pending_executions
           WHERE (pending_executions.due_at <= now())
-          GROUP BY pending_executions.task_key) waiting USING (task_key))
+          GROUP BY pending_executions.task_key) due USING (task_key))
      LEFT JOIN ( SELECT running_executions.task_key,
             count(*) AS running
            FROM pgtick.running_executions
@@ -2801,7 +2813,7 @@ CREATE VIEW pgtick.queue_status AS
 
 COMMENT ON VIEW pgtick.queue_status IS 'Each queue: what waits, how long the oldest has, how fast it goes, and how many workers serve it.';
 
-COMMENT ON COLUMN pgtick.queue_status.depth IS 'Executions that are due and not started.';
+COMMENT ON COLUMN pgtick.queue_status.waiting IS 'Executions that are due and not started.';
 
 COMMENT ON COLUMN pgtick.queue_status.starts_per_s IS 'In the last full minute, as far as workers have stored it.';
 

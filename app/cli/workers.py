@@ -19,16 +19,18 @@ from app.store.connections import connect
 from app.store.pool import Connection
 
 _WORKERS = """
-select worker_id, name, state, running, capacity, cardinality(task_keys) as tasks, queues, started_at, last_seen_at,
-       version
-from pgtick.workers
-where %(every)s or state in ('RUNNING', 'DRAINING')
-order by worker_id
+select w.worker_id, w.name, coalesce(s.state, w.state) as state, w.running, w.capacity,
+       cardinality(w.task_keys) as tasks, w.queues, w.started_at, w.last_seen_at, w.version
+from pgtick.workers w
+left join pgtick.worker_status s using (worker_id)
+where %(every)s or w.state in ('RUNNING', 'DRAINING')
+order by w.worker_id
 """
 _TOTALS = """
-select (select count(*) from pgtick.running_executions) as running,
+select (select count(*) from pgtick.running_executions where due_at <= now()) as running,
        (select count(*) from (select from pgtick.pending_executions
-                              where due_at <= now() and due_at > now() - interval '7 days' limit 100000) as due) as due,
+                              where due_at <= now() and due_at > now() - interval '7 days' limit 100000) as due)
+           as waiting,
        (select count(*) from (select from pgtick.schedules where next_run_at is not null limit 100000) as s)
            as schedules,
        (select count(*) from pgtick.findings) as findings
@@ -67,7 +69,8 @@ def list_(settings: Settings, every: bool, as_json: bool) -> None:
 def drain(settings: Settings, worker: str) -> None:
     """Have a worker (id or name), or all of a host, finish what they run and end."""
     with connect(settings.database_url) as connection, verbs.acting(connection, getpass.getuser()):
-        click.echo(f"{verbs.drain_worker(connection, worker)} workers are draining")
+        draining = verbs.drain_worker(connection, worker)
+    click.echo("1 worker is draining" if draining == 1 else f"{draining} workers are draining")
 
 
 @click.command()

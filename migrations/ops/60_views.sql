@@ -90,7 +90,8 @@ comment on view pgtick.late is 'Due more than 2 s ago and not started, although 
 
 create view pgtick.failing as
 select t.task_id, s.started, s.failed, s.retried, round(s.failed::numeric / nullif(s.failed + s.completed, 0), 4) as failed_share,
-       last.finished_at as last_failed_at, last.error as last_error, pgtick.execution_id(last.scheduled_at, last.job_id) as last_execution_id
+       last.finished_at as last_failed_at, coalesce(last.error, retrying.error) as last_error,
+       pgtick.execution_id(coalesce(last.scheduled_at, retrying.scheduled_at), coalesce(last.job_id, retrying.job_id)) as last_execution_id
 from (
     select task_key, sum(started)::bigint as started, sum(completed)::bigint as completed, sum(failed)::bigint as failed, sum(retried)::bigint as retried
     from pgtick.execution_stats
@@ -105,8 +106,14 @@ left join lateral (
     where f.status = 'FAILED' and f.task_key = s.task_key and f.scheduled_at > now() - interval '1 day' and f.scheduled_at < now() + interval '1 hour'
     order by f.scheduled_at desc
     limit 1
-) as last on true;
-comment on view pgtick.failing is 'Tasks with failed attempts in the last hour, with the newest final failure of the last day.';
+) as last on true
+left join lateral (
+    select e.errors -> -1 ->> 'error' as error, e.scheduled_at, e.job_id
+    from pgtick.pending_executions e
+    where last.job_id is null and e.task_key = s.task_key and e.attempt > 0 and e.due_at > now() - interval '1 hour' and e.due_at < now() + interval '1 hour'
+    limit 1
+) as retrying on true;
+comment on view pgtick.failing is 'Tasks with failed attempts in the last hour, with the newest final failure of the last day, or else one that is being retried.';
 comment on column pgtick.failing.failed is 'Executions that failed for good.';
 comment on column pgtick.failing.retried is 'Attempts that failed and are tried again.';
 
@@ -146,19 +153,19 @@ comment on column pgtick.stuck.since is 'Since when the oldest of them has been 
 comment on column pgtick.stuck.job_id is 'The one that has been waiting longest, as an example.';
 
 create view pgtick.queue_status as
-select t.queue, count(*) as tasks, coalesce(sum(waiting.depth), 0)::bigint as depth, coalesce(sum(waiting.late), 0)::bigint as late,
-       min(waiting.oldest) as oldest_due_at, now() - min(waiting.oldest) as oldest_age, coalesce(sum(held.running), 0)::bigint as running,
+select t.queue, count(*) as tasks, coalesce(sum(due.waiting), 0)::bigint as waiting, coalesce(sum(due.late), 0)::bigint as late,
+       min(due.oldest) as oldest_due_at, now() - min(due.oldest) as oldest_age, coalesce(sum(held.running), 0)::bigint as running,
        round(coalesce(sum(rate.started), 0) / 60.0, 2) as starts_per_s,
        (select count(*) from pgtick.workers w
         where w.state = 'RUNNING' and pgtick.is_live(w.last_seen_at) and w.task_keys && array_agg(t.task_key)) as workers
 from pgtick.tasks t
 left join (
-    select task_key, count(*) as depth, count(*) filter (where due_at < now() - interval '2 seconds' and priority between 1 and 4) as late,
+    select task_key, count(*) as waiting, count(*) filter (where due_at < now() - interval '2 seconds' and priority between 1 and 4) as late,
            min(due_at) as oldest
     from pgtick.pending_executions
     where due_at <= now()
     group by task_key
-) as waiting using (task_key)
+) as due using (task_key)
 left join (
     select task_key, count(*) as running from pgtick.running_executions group by task_key
 ) as held using (task_key)
@@ -169,7 +176,7 @@ left join (
 ) as rate using (task_key)
 group by t.queue;
 comment on view pgtick.queue_status is 'Each queue: what waits, how long the oldest has, how fast it goes, and how many workers serve it.';
-comment on column pgtick.queue_status.depth is 'Executions that are due and not started.';
+comment on column pgtick.queue_status.waiting is 'Executions that are due and not started.';
 comment on column pgtick.queue_status.starts_per_s is 'In the last full minute, as far as workers have stored it.';
 comment on column pgtick.queue_status.workers is 'Live workers that know a task of the queue and serve it.';
 

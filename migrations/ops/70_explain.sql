@@ -141,8 +141,12 @@ begin
     if parts is null then
         return format('"%s" is neither the id of an execution (<scheduled_at in µs>-<job_id>) nor of a job.', id);
     end if;
-    select e.*, coalesce(w.name, '#' || e.worker_id) as worker, w.last_seen_at, w.blocked_since into r
-    from pgtick.running_executions e left join pgtick.workers w using (worker_id)
+    select e.*, coalesce(w.name, '#' || e.worker_id) as worker, w.last_seen_at, w.blocked_since, coalesce(d.timeout_s, t.timeout_s) as timeout_s
+    into r
+    from pgtick.running_executions e
+    left join pgtick.workers w using (worker_id)
+    left join pgtick.tasks t using (task_key)
+    left join pgtick.jobs d on d.job_id = job
     where e.job_id = job and (e.scheduled_at = at or at is null)
     order by e.scheduled_at limit 1;
     if found then
@@ -160,7 +164,9 @@ begin
                     case when r.last_seen_at < clock_timestamp() - interval '15 seconds' then format(' That worker has not been seen for %s: %s',
                         pgtick.in_words(clock_timestamp() - r.last_seen_at), 'when its lease is over, another one takes it.')
                     when r.blocked_since is not null then format(' The event loop of that worker has not come round for %s: a task blocks it.',
-                        pgtick.in_words(clock_timestamp() - r.blocked_since)) else '' end)
+                        pgtick.in_words(clock_timestamp() - r.blocked_since))
+                    when r.timeout_s is null and r.claimed_at < clock_timestamp() - interval '1 minute' then
+                        ' It has no timeout; pgtick.cancel_execution stops it.' else '' end)
         end;
     end if;
     select e.* into p from pgtick.pending_executions e where e.job_id = job and (e.scheduled_at = at or at is null) order by e.due_at limit 1;

@@ -118,11 +118,14 @@ def test_tasks_workers_and_top(rows: Rows, connection: Connection) -> None:
     connection.execute("insert into pgtick.workers (name, capacity, version) values ('host:1', 5, '0')")
     connection.execute("insert into pgtick.findings values ('late', 'task x', 'Start more workers.')")
     assert read("workers", "list")[0]["name"] == "host:1"
+    connection.execute("update pgtick.workers set last_seen_at = now() - interval '2 minutes'")
+    assert read("workers", "list")[0]["state"] == "SILENT", "as pgtick.worker_status says"
+    connection.execute("update pgtick.workers set last_seen_at = now()")
     seen = call("top", "--once")
     assert seen.exit_code == 0, seen.output
     assert "host:1" in seen.output
     assert "Start more workers." in seen.output
-    assert call("workers", "drain", "host").output == "1 workers are draining\n"
+    assert call("workers", "drain", "host").output == "1 worker is draining\n"
 
 
 def test_the_shell_completes_nouns_verbs_and_options() -> None:

@@ -196,6 +196,14 @@ def running(connection: Connection) -> UUID:
     return job_id
 
 
+def running_for_long(connection: Connection) -> UUID:
+    job_id = running(connection)
+    connection.execute(
+        "update pgtick.running_executions set claimed_at = now() - interval '3 hours', due_at = claimed_at"
+    )
+    return job_id
+
+
 def running_on_a_worker_that_is_not_seen(connection: Connection) -> UUID:
     job_id = running(connection)
     connection.execute("update pgtick.workers set last_seen_at = now() - interval '20 seconds'")
@@ -313,6 +321,7 @@ def cancelled(connection: Connection) -> UUID:
         (at_the_rate_of_its_task, r"^Task send_email may start 5 times a second \(rate_per_s\), and others are before"),
         (claimed_ahead, r"^Worker host:1 has claimed it ahead of its time and starts it at .*, in \d+\.\d s\.$"),
         (running, r"^It is running: attempt 1 on worker host:1 for .*, lease until "),
+        (running_for_long, r"^It is running: .* It has no timeout; pgtick\.cancel_execution stops it\.$"),
         (
             running_on_a_worker_that_is_not_seen,
             r"^It is running: .* not been seen for 20\.\d s: when its lease is over, an",

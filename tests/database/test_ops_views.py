@@ -140,6 +140,17 @@ def test_failing_names_the_task_and_its_newest_error(connection: Connection) -> 
     )
 
 
+def test_failing_has_an_error_of_what_is_only_retried_so_far(connection: Connection) -> None:
+    count(connection, 5, {0: 10}, completed=6, retried=1)
+    pend(connection, "20 s")
+    connection.execute(
+        """update pgtick.pending_executions set attempt = 2, errors = '[{"error": "a"}, {"error": "no route"}]'"""
+    )
+    row = one(connection, "select * from pgtick.failing")
+    assert (row["last_error"], row["last_failed_at"]) == ("no route", None)
+    assert "no route" in one(connection, f"select pgtick.explain('{row['last_execution_id']}') as said")["said"]
+
+
 def test_stuck_is_empty_when_all_is_well(connection: Connection) -> None:
     start_worker(connection)
     pend(connection, "-1 minute")
@@ -180,7 +191,7 @@ def test_queue_status_has_depth_oldest_rate_and_workers(connection: Connection) 
     run(connection)
     count(connection, 1, {0: 120})
     mail, default = sorted(rows(connection, "select * from pgtick.queue_status"), key=lambda r: r["queue"] != "mail")
-    assert (mail["depth"], mail["late"], mail["running"], float(mail["starts_per_s"]), mail["workers"]) == (
+    assert (mail["waiting"], mail["late"], mail["running"], float(mail["starts_per_s"]), mail["workers"]) == (
         2,
         1,
         1,
@@ -188,7 +199,7 @@ def test_queue_status_has_depth_oldest_rate_and_workers(connection: Connection) 
         1,
     )
     assert mail["oldest_age"].total_seconds() == pytest.approx(60, abs=1)
-    assert (default["queue"], default["depth"], default["workers"]) == ("default", 0, 0)
+    assert (default["queue"], default["waiting"], default["workers"]) == ("default", 0, 0)
 
 
 def test_worker_status_tells_the_silent_from_the_living(connection: Connection) -> None:
