@@ -52,3 +52,8 @@ class Clock:
 
 
 clock = Clock()
+
+
+def in_utc(at: datetime, timespec: str = "auto") -> str:
+    """`2026-03-08T07:00:00Z`, in ISO 8601: with a fraction where there is one, unless `timespec` says otherwise."""
+    return at.astimezone(UTC).isoformat(timespec=timespec).replace("+00:00", "Z")

@@ -10,6 +10,7 @@ import sys
 from datetime import UTC, datetime
 from typing import TextIO
 
+from app.clock import in_utc
 from app.settings import Settings
 
 
@@ -64,7 +65,7 @@ def _own_stderr() -> TextIO:
 
 
 def _time(record: logging.LogRecord) -> str:
-    return datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return in_utc(datetime.fromtimestamp(record.created, UTC), "milliseconds")
 
 
 def _value(value: object) -> str:

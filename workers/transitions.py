@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
+from app.clock import in_utc
 from app.domain.retry import DAY_S
 from app.store import arrays, queries
 from workers.execution import Completed, Ended, Execution, Failed, Report, Snoozed
@@ -65,4 +66,4 @@ def _error(execution: Execution, text: str, at: float, worker_id: int, trace: st
 
 
 def _iso(at: float) -> str:
-    return datetime.fromtimestamp(at, UTC).isoformat().replace("+00:00", "Z")
+    return in_utc(datetime.fromtimestamp(at, UTC))

@@ -12,6 +12,7 @@ from msgspec import Raw
 from werkzeug.datastructures import Headers
 
 from app.api.scheduling import SHOWN_RUNS, Planned
+from app.clock import in_utc
 from app.domain.execution import PENDING, ExecutionId
 from app.domain.job import CRON, DATE
 from app.schedule import horizon
@@ -130,7 +131,7 @@ def policies(chosen: Policies) -> Any:
 
 def seconds(at: datetime | None) -> str | None:
     """`2026-03-08T07:00:00Z`: for times of schedules, which rarely have fractions."""
-    return None if at is None else at.astimezone(UTC).isoformat().replace("+00:00", "Z")
+    return None if at is None else in_utc(at)
 
 
 def local(at: datetime | None, timezone: str) -> str | None:

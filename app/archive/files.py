@@ -10,13 +10,14 @@ import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 import psycopg
 from psycopg import sql
 
 from app.archive.places import place
+from app.clock import in_utc
 from app.errors import PgtickError
 
 Connection = psycopg.Connection[Any]
@@ -136,7 +137,7 @@ class Archive:
                 digest.update(data)
                 file.write(data)
         rows = _count(connection, name)
-        manifest = Manifest(name, parent, _rfc3339(from_at), _rfc3339(until_at), rows, digest.hexdigest())
+        manifest = Manifest(name, parent, in_utc(from_at), in_utc(until_at), rows, digest.hexdigest())
         self.check(manifest)
         with self.place.writing(f"{parent}/{name}.json") as raw:
             raw.write(json.dumps(asdict(manifest), indent=1).encode())
@@ -197,7 +198,3 @@ def _within(row: dict[str, str], since: datetime | None, until: datetime | None)
     # PostgreSQL writes +00, which Python reads from 3.11 on.
     at = datetime.fromisoformat(text)
     return (since is None or at >= since) and (until is None or at < until)
-
-
-def _rfc3339(at: datetime) -> str:
-    return at.astimezone(UTC).isoformat().replace("+00:00", "Z")

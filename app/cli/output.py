@@ -10,6 +10,8 @@ from typing import Any, NoReturn, TypeVar
 
 import click
 
+from app.clock import in_utc
+
 Command = TypeVar("Command", bound=Callable[..., Any])
 WIDEST = 60
 
@@ -78,7 +80,7 @@ def dumps(value: Any) -> str:
 
 
 def _plain(value: Any) -> Any:
-    return value.astimezone(UTC).isoformat().replace("+00:00", "Z") if isinstance(value, datetime) else str(value)
+    return in_utc(value) if isinstance(value, datetime) else str(value)
 
 
 def _short(value: str) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 
 from markupsafe import Markup, escape
 
-from app.clock import clock
+from app.clock import clock, in_utc
 from app.dashboard import session
 from app.store.monitoring import MOST_COUNTED
 
@@ -61,7 +61,7 @@ def ago(value: datetime | str | None) -> Markup:
 def _time(at: datetime, text: str) -> Markup:
     utc = at.astimezone(UTC)
     return Markup('<time datetime="{}" title="{}">{}</time>').format(
-        utc.isoformat().replace("+00:00", "Z"), f"{utc:%a %d %b %Y %H:%M:%S.%f}"[:-3] + " UTC", text
+        in_utc(utc), f"{utc:%a %d %b %Y %H:%M:%S.%f}"[:-3] + " UTC", text
     )
 
 

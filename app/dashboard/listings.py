@@ -8,7 +8,7 @@ from typing import Any
 
 from flask import request
 
-from app.clock import clock
+from app.clock import clock, in_utc
 from app.dashboard import backend, session
 from app.dashboard.backend import Refused
 from app.schedule.dates import parse_date
@@ -52,7 +52,7 @@ def query(*names: str, times: bool = False) -> Wanted:
             except ScheduleError as error:
                 wanted.refusal = f"{name.replace('_', ' ')}: {error.rule}"
             else:
-                wanted.query[name] = at.isoformat().replace("+00:00", "Z")
+                wanted.query[name] = in_utc(at)
     return wanted
 
 
@@ -65,7 +65,7 @@ def following(cursor: str | None) -> dict[str, str] | None:
 
 def at(ahead: timedelta) -> str:
     """The time so far ahead, as the API takes it."""
-    return (clock.now_utc() + ahead).isoformat().replace("+00:00", "Z")
+    return in_utc(clock.now_utc() + ahead)
 
 
 def soon() -> str:

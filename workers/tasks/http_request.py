@@ -20,6 +20,7 @@ from urllib.parse import urljoin, urlsplit
 
 import aiohttp
 
+from app.clock import in_utc
 from app.domain.addresses import Network, is_allowed
 from app.domain.endpoint import Endpoint, signature, url_fault
 from app.version import installed_version
@@ -147,7 +148,7 @@ def _our_headers(endpoint: Endpoint, context: Context, body: bytes) -> dict[str,
         "Pgtick-Job-Id": context.job_id,
         "Pgtick-Task-Id": context.task_id,
         "Pgtick-Attempt": str(context.attempt),
-        "Pgtick-Scheduled-At": scheduled_at.isoformat(timespec="microseconds").replace("+00:00", "Z"),
+        "Pgtick-Scheduled-At": in_utc(scheduled_at, "microseconds"),
         "webhook-id": context.execution_id,
         "webhook-timestamp": str(now),
         "webhook-signature": signature(endpoint.secret, context.execution_id, now, body),
