@@ -14,9 +14,8 @@ from app.api.structs import Nothing
 from app.clock import clock
 from app.domain.execution import CANCELLED, FINAL, IN_PROGRESS, ExecutionId
 from app.domain.ids import parse_uuid
-from app.store import executions, jobs, verbs
+from app.store import executions, job_search, jobs, verbs
 from app.store.idempotency import once
-from app.store.job_search import BEFORE_CREATION
 from app.store.pool import Connection
 from app.store.search import Position, Row, Search
 
@@ -32,9 +31,9 @@ def index() -> Response:
 def of_job(job_id: str) -> Response:
     known = parse_uuid(job_id)
     created_at = known and current().pool.run(lambda c: jobs.created_at(c, known))
-    if not created_at:
+    if not known or not created_at:
         raise problems.not_found("job")
-    return _page(known, created_at - BEFORE_CREATION)
+    return _page(known, current().pool.run(lambda c: job_search.begins_at(c, {known: created_at})))
 
 
 @blueprint.get("/executions/<execution_id>")

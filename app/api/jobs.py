@@ -22,7 +22,6 @@ from app.domain.trace import read_trace
 from app.schedule.errors import ScheduleError, ScheduleErrors
 from app.schedule.policies import Policies
 from app.store import job_search, jobs, last_runs, verbs
-from app.store.job_search import BEFORE_CREATION
 from app.store.last_runs import LastRun
 from app.store.pool import Connection
 from app.store.search import Filter, Row
@@ -204,7 +203,7 @@ def whole_job(job_id: str) -> dict[str, Any]:
         row = jobs.get(connection, job_id)
         if row is None:
             raise problems.not_found("job")
-        since = row["created_at"] - BEFORE_CREATION
+        since = job_search.begins_at(connection, {job_id: row["created_at"]})
         page = job_search.page(connection, Filter(job_id=job_id, start=since), None, 1, now, users)
         run = page.items[0].execution if page.items else None
         planned = row["planned_through"] or (run["scheduled_at"] if run else None)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
@@ -18,8 +18,8 @@ from app.store.users import Users
 
 BUDGET_S = 1.0
 MOST_AT_ONCE = 5_000
-BEFORE_CREATION = timedelta(minutes=1)
-"""No execution of a job is so much older than the job: history before that need not be looked through."""
+_BEFORE_CREATION = timedelta(minutes=1)
+"""No execution of a job is so much older than the job, unless it was backfilled."""
 
 _JOBS = """
 select j.job_id::text, j.user_id, j.task_id, j.schedule_type, j.expression, j.timezone, j.run_at,
@@ -81,9 +81,22 @@ def page(
             return Page(found, here)
 
 
+def begins_at(connection: Connection, created: Mapping[str, datetime]) -> datetime:
+    """Since when jobs, given with when each was created, may have executions: history before need not be looked at."""
+    query = (
+        "select min((details ->> 'from')::timestamptz) from pgtick.audit_log"
+        " where subject = any (%s) and action = 'backfill'"
+    )
+    row = connection.execute(query, [list(created)]).fetchone()
+    backfilled: list[datetime] = [row[0]] if row and row[0] else []
+    return min([at - _BEFORE_CREATION for at in created.values()] + backfilled)
+
+
 def with_last_runs(connection: Connection, items: Sequence[Listed], now: datetime) -> list[Listed]:
     """The same, each with its last run as far as `last_runs` looks back."""
-    since = min((listed.job["created_at"] for listed in items), default=now) - BEFORE_CREATION
+    if not items:
+        return []
+    since = begins_at(connection, {listed.job["job_id"]: listed.job["created_at"] for listed in items})
     planned = {
         listed.job["job_id"]: listed.job["planned_through"] or listed.execution["scheduled_at"] for listed in items
     }

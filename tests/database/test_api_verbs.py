@@ -139,6 +139,21 @@ class TestBackfilling:
         )
         assert found.fetchall() == [("backfill", "wait", 10, True)]
 
+    def test_what_was_before_the_job_itself_is_among_its_executions(self, api: Api, connection: Connection) -> None:
+        job_id = api.created(schedule="0 * * * *")["job_id"]
+        end = datetime.now(UTC).replace(minute=0, second=0, microsecond=0)
+        span = {"start": (end - timedelta(hours=5)).isoformat(), "end": (end - timedelta(hours=4)).isoformat()}
+        assert done(api, "backfill", job_id, span, 202)["made"] == 2
+        connection.execute(
+            "with gone as (delete from pgtick.pending_executions returning *) insert into pgtick.finished_executions"
+            " (job_id, scheduled_at, user_id, task_key, status, attempt, due_at, started_at, finished_at)"
+            " select job_id, scheduled_at, user_id, task_key, 'COMPLETED', 1, due_at, now(), now() from gone"
+        )
+        statuses = [run["status"] for run in api.get(f"/jobs/{job_id}/executions")["executions"]]
+        assert statuses == ["PENDING", "COMPLETED", "COMPLETED"]
+        assert api.get(f"/jobs/{job_id}")["last_status"] == "COMPLETED"
+        assert [job["last_status"] for job in api.get("/jobs")["jobs"]] == ["COMPLETED"]
+
     def test_what_was_left_out_is_run_under_a_time_of_its_own(self, api: Api, connection: Connection) -> None:
         job_id = api.created(schedule="0 * * * *")["job_id"]
         end = datetime.now(UTC).replace(minute=0, second=0, microsecond=0)
