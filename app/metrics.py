@@ -43,7 +43,7 @@ METRICS = {
     "pgtick_loop_seconds_ago": Kind("gauge", "When each loop last came round.", ("loop",)),
     "pgtick_healthy": Kind("gauge", "1 while every loop comes round and the database is there."),
     # Of the whole installation, from the API.
-    "pgtick_queue_waiting": Kind("gauge", "Executions that are due and not started.", ("queue",)),
+    "pgtick_queue_depth": Kind("gauge", "Executions that are due and not started.", ("queue",)),
     "pgtick_queue_late": Kind("gauge", "Of these, due for more than 2 s.", ("queue",)),
     "pgtick_queue_oldest_seconds": Kind("gauge", "For how long the oldest of these has been due.", ("queue",)),
     "pgtick_queue_workers": Kind("gauge", "Live workers that serve the queue.", ("queue",)),

@@ -2783,10 +2783,10 @@ COMMENT ON VIEW pgtick.partitions IS 'Every partition with its bounds, estimated
 CREATE VIEW pgtick.queue_status AS
  SELECT t.queue,
     count(*) AS tasks,
-    (COALESCE(sum(due.waiting), (0)::numeric))::bigint AS waiting,
-    (COALESCE(sum(due.late), (0)::numeric))::bigint AS late,
-    min(due.oldest) AS oldest_due_at,
-    (now() - min(due.oldest)) AS oldest_age,
+    (COALESCE(sum(waiting.depth), (0)::numeric))::bigint AS depth,
+    (COALESCE(sum(waiting.late), (0)::numeric))::bigint AS late,
+    min(waiting.oldest) AS oldest_due_at,
+    (now() - min(waiting.oldest)) AS oldest_age,
     (COALESCE(sum(held.running), (0)::numeric))::bigint AS running,
     round((COALESCE(sum(rate.started), (0)::numeric) / 60.0), 2) AS starts_per_s,
     ( SELECT count(*) AS count
@@ -2794,12 +2794,12 @@ CREATE VIEW pgtick.queue_status AS
           WHERE ((w.state = 'RUNNING'::text) AND pgtick.is_live(w.last_seen_at) AND (w.task_keys && array_agg(t.task_key)))) AS workers
    FROM (((pgtick.tasks t
      LEFT JOIN ( SELECT pending_executions.task_key,
-            count(*) AS waiting,
+            count(*) AS depth,
             count(*) FILTER (WHERE ((pending_executions.due_at < (now() - '00:00:02'::interval)) AND ((pending_executions.priority >= 1) AND (pending_executions.priority <= 4)))) AS late,
             min(pending_executions.due_at) AS oldest
            FROM pgtick.pending_executions
           WHERE (pending_executions.due_at <= now())
-          GROUP BY pending_executions.task_key) due USING (task_key))
+          GROUP BY pending_executions.task_key) waiting USING (task_key))
      LEFT JOIN ( SELECT running_executions.task_key,
             count(*) AS running
            FROM pgtick.running_executions
@@ -2813,7 +2813,7 @@ CREATE VIEW pgtick.queue_status AS
 
 COMMENT ON VIEW pgtick.queue_status IS 'Each queue: what waits, how long the oldest has, how fast it goes, and how many workers serve it.';
 
-COMMENT ON COLUMN pgtick.queue_status.waiting IS 'Executions that are due and not started.';
+COMMENT ON COLUMN pgtick.queue_status.depth IS 'Executions that are due and not started.';
 
 COMMENT ON COLUMN pgtick.queue_status.starts_per_s IS 'In the last full minute, as far as workers have stored it.';
 

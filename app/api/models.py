@@ -234,23 +234,14 @@ class Forecast(Struct):
     jobs_left_out: Count
 
 
-class Backoff(Struct):
-    """Seconds until the next attempt: base · factor^(n-1), never more than cap; jitter is the share left to chance."""
-
-    base_s: float
-    factor: float
-    cap_s: float
-    jitter: float
-
-
 class Http(Struct):
     """The endpoint of an HTTP task; of its headers only the names are shown."""
 
     url: str
     method: str
     headers: list[str]
-    expected_statuses: list[str]
-    retried_statuses: list[str]
+    expected: list[str]
+    retried: list[str]
 
 
 class Task(Struct):
@@ -262,7 +253,10 @@ class Task(Struct):
     queue: str
     priority: Annotated[int, Meta(ge=1, le=4)]
     max_retries: Count
-    backoff: Backoff
+    backoff_base_s: float
+    backoff_factor: float
+    backoff_cap_s: float
+    backoff_jitter: float
     timeout_s: float | None
     max_concurrent: int | None
     concurrency_key: str | None

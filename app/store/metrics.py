@@ -6,7 +6,7 @@ from app.metrics import Page
 from app.store.pool import Connection
 
 QUEUES = """
-select queue, waiting, late, coalesce(extract(epoch from oldest_age), 0)::float8, workers
+select queue, depth, late, coalesce(extract(epoch from oldest_age), 0)::float8, workers
 from pgtick.queue_status
 """
 
@@ -33,8 +33,8 @@ FINDINGS = "select kind, count(*) from pgtick.findings group by kind"
 def read(connection: Connection) -> Page:
     """A page with all of them."""
     page = Page()
-    for queue, waiting, late, oldest, workers in connection.execute(QUEUES).fetchall():
-        page.set("pgtick_queue_waiting", waiting, queue)
+    for queue, depth, late, oldest, workers in connection.execute(QUEUES).fetchall():
+        page.set("pgtick_queue_depth", depth, queue)
         page.set("pgtick_queue_late", late, queue)
         page.set("pgtick_queue_oldest_seconds", oldest, queue)
         page.set("pgtick_queue_workers", workers, queue)

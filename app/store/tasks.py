@@ -18,14 +18,10 @@ SHORT_LIFE_S = 1.0
 
 _LIST = """
 select task_id, kind, description, queue, (priority - 1) %% 4 + 1 as priority, max_retries,
-       jsonb_build_object('base_s', backoff_base_s, 'factor', backoff_factor, 'cap_s', backoff_cap_s,
-                          'jitter', backoff_jitter) as backoff, timeout_s,
+       backoff_base_s, backoff_factor, backoff_cap_s, backoff_jitter, timeout_s,
        max_concurrent, concurrency_key, max_per_key, rate_per_s, parameters_schema, created_at, updated_at,
        case kind when 'http' then (
-           select jsonb_build_object(
-                      'url', target, 'method', options -> 'method',
-                      'headers', array(select jsonb_object_keys(s.headers)),
-                      'expected_statuses', options -> 'expected', 'retried_statuses', options -> 'retried')
+           select options || jsonb_build_object('url', target, 'headers', array(select jsonb_object_keys(s.headers)))
            from pgtick.task_secrets s where s.task_id = t.task_id
        ) end as http,
        exists (

@@ -153,19 +153,19 @@ comment on column pgtick.stuck.since is 'Since when the oldest of them has been 
 comment on column pgtick.stuck.job_id is 'The one that has been waiting longest, as an example.';
 
 create view pgtick.queue_status as
-select t.queue, count(*) as tasks, coalesce(sum(due.waiting), 0)::bigint as waiting, coalesce(sum(due.late), 0)::bigint as late,
-       min(due.oldest) as oldest_due_at, now() - min(due.oldest) as oldest_age, coalesce(sum(held.running), 0)::bigint as running,
+select t.queue, count(*) as tasks, coalesce(sum(waiting.depth), 0)::bigint as depth, coalesce(sum(waiting.late), 0)::bigint as late,
+       min(waiting.oldest) as oldest_due_at, now() - min(waiting.oldest) as oldest_age, coalesce(sum(held.running), 0)::bigint as running,
        round(coalesce(sum(rate.started), 0) / 60.0, 2) as starts_per_s,
        (select count(*) from pgtick.workers w
         where w.state = 'RUNNING' and pgtick.is_live(w.last_seen_at) and w.task_keys && array_agg(t.task_key)) as workers
 from pgtick.tasks t
 left join (
-    select task_key, count(*) as waiting, count(*) filter (where due_at < now() - interval '2 seconds' and priority between 1 and 4) as late,
+    select task_key, count(*) as depth, count(*) filter (where due_at < now() - interval '2 seconds' and priority between 1 and 4) as late,
            min(due_at) as oldest
     from pgtick.pending_executions
     where due_at <= now()
     group by task_key
-) as due using (task_key)
+) as waiting using (task_key)
 left join (
     select task_key, count(*) as running from pgtick.running_executions group by task_key
 ) as held using (task_key)
@@ -176,7 +176,7 @@ left join (
 ) as rate using (task_key)
 group by t.queue;
 comment on view pgtick.queue_status is 'Each queue: what waits, how long the oldest has, how fast it goes, and how many workers serve it.';
-comment on column pgtick.queue_status.waiting is 'Executions that are due and not started.';
+comment on column pgtick.queue_status.depth is 'Executions that are due and not started.';
 comment on column pgtick.queue_status.starts_per_s is 'In the last full minute, as far as workers have stored it.';
 comment on column pgtick.queue_status.workers is 'Live workers that know a task of the queue and serve it.';
 

@@ -28,16 +28,14 @@ def test_a_task_is_made_shown_and_changed_and_its_secret_told_once(api: Api, con
         "url": URL,
         "method": "POST",
         "headers": ["Authorization"],
-        "expected_statuses": ["2xx"],
-        "retried_statuses": ["408", "425", "429", "5xx"],
+        "expected": ["2xx"],
+        "retried": ["408", "425", "429", "5xx"],
     }
     assert (shown["kind"], shown["priority"], shown["rate_per_s"], shown["served"]) == ("http", 2, 5.0, False)
     assert shown in api.get("/tasks")["tasks"]
-    backoff = {"base_s": 1, "factor": 2, "cap_s": 60, "jitter": 0.1}
-    again = put(api, method="PUT", timeout_s=5, retried_statuses=["5xx", "409"], backoff=backoff)
+    again = put(api, method="PUT", timeout_s=5, retried_statuses=["5xx", "409"])
     assert (again.status_code, "secret" in again.json) == (200, False)
-    assert api.get("/tasks/hook")["http"]["retried_statuses"] == ["5xx", "409"]
-    assert api.get("/tasks/hook")["backoff"] == backoff
+    assert api.get("/tasks/hook")["http"]["retried"] == ["5xx", "409"]
     assert connection.execute("select secret from pgtick.task_secrets").fetchall() == [(secret,)]
     other = "whsec_" + "QUJD" * 11
     assert "secret" not in put(api, secret=other).json

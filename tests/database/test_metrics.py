@@ -59,7 +59,7 @@ def test_the_api_counts_what_waits_in_the_database(api: Api, connection: psycopg
     api.created(schedule="0 10 * * *")
     connection.execute("update pgtick.pending_executions set due_at = now() - interval '1 minute'")
     found = samples(api.call("GET", "/metrics").text)
-    assert found["pgtick_queue_waiting", ("default",)] == found["pgtick_queue_late", ("default",)] == 1
+    assert found["pgtick_queue_depth", ("default",)] == found["pgtick_queue_late", ("default",)] == 1
     assert 60 <= found["pgtick_queue_oldest_seconds", ("default",)] < 70
     assert found["pgtick_schedules", ("active",)] == 1
     assert found["pgtick_workers", ()] == 0

@@ -191,7 +191,7 @@ def test_queue_status_has_depth_oldest_rate_and_workers(connection: Connection) 
     run(connection)
     count(connection, 1, {0: 120})
     mail, default = sorted(rows(connection, "select * from pgtick.queue_status"), key=lambda r: r["queue"] != "mail")
-    assert (mail["waiting"], mail["late"], mail["running"], float(mail["starts_per_s"]), mail["workers"]) == (
+    assert (mail["depth"], mail["late"], mail["running"], float(mail["starts_per_s"]), mail["workers"]) == (
         2,
         1,
         1,
@@ -199,7 +199,7 @@ def test_queue_status_has_depth_oldest_rate_and_workers(connection: Connection) 
         1,
     )
     assert mail["oldest_age"].total_seconds() == pytest.approx(60, abs=1)
-    assert (default["queue"], default["waiting"], default["workers"]) == ("default", 0, 0)
+    assert (default["queue"], default["depth"], default["workers"]) == ("default", 0, 0)
 
 
 def test_worker_status_tells_the_silent_from_the_living(connection: Connection) -> None:
