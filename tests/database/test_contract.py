@@ -5,21 +5,16 @@ PGTICK_TEST_CONTRACT is how many examples there are for each operation: 15 in th
 
 from __future__ import annotations
 
-import logging
 import os
 import re
 import subprocess
 import sys
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import psycopg
 import pytest
-from werkzeug.serving import make_server
 
-from tests.support.api import Api, Rows
+from tests.support.api import Api, Rows, served
 
 pytestmark = pytest.mark.slow
 
@@ -36,21 +31,6 @@ expected-statuses = ["2xx", "400", "401", "403", "404", "409", "422"]
 """
 
 
-@contextmanager
-def served(api: Api) -> Iterator[str]:
-    """The address of a server of this API."""
-    logging.getLogger("werkzeug").setLevel(logging.ERROR)
-    server = make_server("127.0.0.1", 0, api.app, threaded=True)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}"
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
-
-
 @pytest.mark.timeout(3600)
 def test_nothing_that_the_description_allows_or_forbids_is_answered_otherwise(
     api: Api, connection: psycopg.Connection, tmp_path: Path
@@ -63,7 +43,7 @@ def test_nothing_that_the_description_allows_or_forbids_is_answered_otherwise(
     asked = {"action": "rerun", "filter": {"user_id": "nobody"}}
     operation = api.call("POST", "/operations", json=asked).json["operation_id"]  # type: ignore[index]
     (tmp_path / "schemathesis.toml").write_text(CONFIG.format(job=job, execution=execution, operation=operation))
-    with served(api) as address:
+    with served(api.app) as address:
         done = subprocess.run(
             [
                 *(sys.executable, "-m", "schemathesis.cli", "run", f"{address}/openapi.json"),

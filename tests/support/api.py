@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import itertools
 import json
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime, timedelta
@@ -14,6 +15,7 @@ import jsonschema_rs
 import psycopg
 from flask import Flask
 from werkzeug.exceptions import HTTPException
+from werkzeug.serving import WSGIRequestHandler, make_server
 from werkzeug.test import TestResponse
 
 from app.api import openapi
@@ -109,6 +111,25 @@ def running_api(dsn: str, **settings: Any) -> Iterator[Api]:
         yield Api(app)
     finally:
         app.extensions[EXTENSION].close()
+
+
+class _Quiet(WSGIRequestHandler):
+    def log_request(self, code: int | str = "-", size: int | str = "-") -> None:
+        pass
+
+
+@contextmanager
+def served(app: Flask) -> Iterator[str]:
+    """The address of an HTTP server of this application, in this process."""
+    server = make_server("127.0.0.1", 0, app, threaded=True, request_handler=_Quiet)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
 
 
 class Rows:
