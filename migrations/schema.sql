@@ -240,7 +240,7 @@ begin
     perform pgtick.audit('backfill', job_id::text,
         jsonb_build_object('made', made, 'from', (select min(t.at) from unnest(times) t (at)), 'to', (select max(t.at) from unnest(times) t (at))));
     if made > 0 then
-        perform pgtick.tell('pgtick_due', (extract(epoch from start_at) * 1000000)::bigint::text);
+        perform pgtick.tell_due(start_at);
     end if;
     return made;
 end $$;
@@ -534,7 +534,7 @@ begin
         if asked.kind = 'CRON' then
             perform pgtick.tell('pgtick_plan', '');
         else
-            perform pgtick.tell('pgtick_due', (extract(epoch from due) * 1000000)::bigint::text);
+            perform pgtick.tell_due(due);
         end if;
     end if;
     return new_id;
@@ -1562,7 +1562,7 @@ begin
         finished_at = case when seen < batch or (did = 0 and op.action <> 'rerun') then clock_timestamp() end
     where o.operation_id = op.operation_id;
     if did > 0 and op.action = 'rerun' then
-        perform pgtick.tell('pgtick_due', (extract(epoch from at) * 1000000)::bigint::text);
+        perform pgtick.tell_due(at);
     end if;
     return true;
 end $$;
@@ -1733,7 +1733,7 @@ begin
     end if;
     made := pgtick.start_anew(job, at, 'retry of ' || old_id);
     perform pgtick.audit('rerun', old_id, jsonb_build_object('execution_id', made));
-    perform pgtick.tell('pgtick_due', (extract(epoch from at) * 1000000)::bigint::text);
+    perform pgtick.tell_due(at);
     return made;
 end $$;
 
@@ -1870,7 +1870,7 @@ begin
     perform pgtick.audit('retry_failed', coalesce(retry_failed.task_id, 'all tasks'), jsonb_strip_nulls(jsonb_build_object('user_id', retry_failed.user_id,
         'error', retry_failed.error, 'since', since, 'until', until, 'max_count', max_count, 'started', started)));
     if started > 0 then
-        perform pgtick.tell('pgtick_due', (extract(epoch from at) * 1000000)::bigint::text);
+        perform pgtick.tell_due(at);
     end if;
     return started;
 end $$;
@@ -1924,7 +1924,7 @@ declare
     made text := pgtick.start_anew(job, at, 'run_now');
 begin
     perform pgtick.audit('run_now', made);
-    perform pgtick.tell('pgtick_due', (extract(epoch from at) * 1000000)::bigint::text);
+    perform pgtick.tell_due(at);
     return made;
 end $$;
 
@@ -2025,7 +2025,7 @@ begin
     )
     select min(f.due_at) into earliest from freed f where f.its_turn;
     if earliest is not null then
-        perform pgtick.tell('pgtick_due', (extract(epoch from earliest) * 1000000)::bigint::text);
+        perform pgtick.tell_due(earliest);
     end if;
     return unsettled;
 end $$;
@@ -2269,6 +2269,12 @@ CREATE FUNCTION pgtick.tell(channel text, said text) RETURNS boolean
     RETURN CASE WHEN (pg_notification_queue_usage() < (0.9)::double precision) THEN (pg_notify(channel, said) IS NOT NULL) ELSE false END;
 
 COMMENT ON FUNCTION pgtick.tell(channel text, said text) IS 'NOTIFY, unless the queue of notifications is nearly full; returns whether it did.';
+
+CREATE FUNCTION pgtick.tell_due(at timestamp with time zone) RETURNS boolean
+    LANGUAGE sql
+    RETURN pgtick.tell('pgtick_due'::text, (((EXTRACT(epoch FROM at) * (1000000)::numeric))::bigint)::text);
+
+COMMENT ON FUNCTION pgtick.tell_due(at timestamp with time zone) IS 'Tells workers that something is due at that time; returns whether it did.';
 
 CREATE FUNCTION pgtick.uuid7(at timestamp with time zone DEFAULT clock_timestamp()) RETURNS uuid
     LANGUAGE sql PARALLEL SAFE

@@ -291,7 +291,7 @@ begin
         if asked.kind = 'CRON' then
             perform pgtick.tell('pgtick_plan', '');
         else
-            perform pgtick.tell('pgtick_due', (extract(epoch from due) * 1000000)::bigint::text);
+            perform pgtick.tell_due(due);
         end if;
     end if;
     return new_id;

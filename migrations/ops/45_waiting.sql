@@ -149,7 +149,7 @@ begin
     )
     select min(f.due_at) into earliest from freed f where f.its_turn;
     if earliest is not null then
-        perform pgtick.tell('pgtick_due', (extract(epoch from earliest) * 1000000)::bigint::text);
+        perform pgtick.tell_due(earliest);
     end if;
     return unsettled;
 end $$;

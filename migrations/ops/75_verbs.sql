@@ -185,7 +185,7 @@ declare
     made text := pgtick.start_anew(job, at, 'run_now');
 begin
     perform pgtick.audit('run_now', made);
-    perform pgtick.tell('pgtick_due', (extract(epoch from at) * 1000000)::bigint::text);
+    perform pgtick.tell_due(at);
     return made;
 end $$;
 comment on function pgtick.run_now is 'Starts a job once more, now, besides its schedule (also while it is paused). Returns the id of the execution.';
@@ -225,7 +225,7 @@ begin
     perform pgtick.audit('backfill', job_id::text,
         jsonb_build_object('made', made, 'from', (select min(t.at) from unnest(times) t (at)), 'to', (select max(t.at) from unnest(times) t (at))));
     if made > 0 then
-        perform pgtick.tell('pgtick_due', (extract(epoch from start_at) * 1000000)::bigint::text);
+        perform pgtick.tell_due(start_at);
     end if;
     return made;
 end $$;

@@ -36,7 +36,7 @@ begin
     perform pgtick.audit('retry_failed', coalesce(retry_failed.task_id, 'all tasks'), jsonb_strip_nulls(jsonb_build_object('user_id', retry_failed.user_id,
         'error', retry_failed.error, 'since', since, 'until', until, 'max_count', max_count, 'started', started)));
     if started > 0 then
-        perform pgtick.tell('pgtick_due', (extract(epoch from at) * 1000000)::bigint::text);
+        perform pgtick.tell_due(at);
     end if;
     return started;
 end $$;

@@ -127,7 +127,7 @@ begin
         finished_at = case when seen < batch or (did = 0 and op.action <> 'rerun') then clock_timestamp() end
     where o.operation_id = op.operation_id;
     if did > 0 and op.action = 'rerun' then
-        perform pgtick.tell('pgtick_due', (extract(epoch from at) * 1000000)::bigint::text);
+        perform pgtick.tell_due(at);
     end if;
     return true;
 end $$;
@@ -148,7 +148,7 @@ begin
     end if;
     made := pgtick.start_anew(job, at, 'retry of ' || old_id);
     perform pgtick.audit('rerun', old_id, jsonb_build_object('execution_id', made));
-    perform pgtick.tell('pgtick_due', (extract(epoch from at) * 1000000)::bigint::text);
+    perform pgtick.tell_due(at);
     return made;
 end $$;
 comment on function pgtick.rerun is 'Runs an execution that is over once more, with the parameters its job has now. It stays as it is; returns the id of the new one.';

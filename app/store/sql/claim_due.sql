@@ -8,7 +8,8 @@ due as materialized (
     cross join lateral (
         select p.ctid as tid, p.tableoid as part
         from {pending} p
-        where p.priority = lane.priority and p.due_at >= lane.floor and p.due_at >= %(floor)s::timestamptz and p.due_at < %(until)s::timestamptz and p.task_key = any (%(task_keys)s::int4[])
+        where p.priority = lane.priority and p.due_at >= lane.floor and p.due_at >= %(floor)s::timestamptz
+          and p.due_at < %(until)s::timestamptz and p.task_key = any (%(task_keys)s::int4[])
         order by p.due_at
         limit %(n)s
         for update skip locked

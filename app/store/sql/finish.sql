@@ -14,8 +14,9 @@ over as materialized (
 stored as (
     insert into pgtick.finished_executions (job_id, scheduled_at, user_id, task_key, status, attempt, due_at, started_at, finished_at,
         worker_id, losses, origin, error, errors)
-    select job_id, case when isfinite(scheduled_at) then scheduled_at else due_at end, user_id, task_key, status, attempt - (not charged)::int, due_at, to_timestamp(started), to_timestamp(finished),
-        worker_id, losses, origin, coalesce(error::jsonb ->> 'error', errors -> -1 ->> 'error'), coalesce(errors || error::jsonb, errors, jsonb_build_array(error::jsonb))
+    select job_id, case when isfinite(scheduled_at) then scheduled_at else due_at end, user_id, task_key, status, attempt - (not charged)::int,
+        due_at, to_timestamp(started), to_timestamp(finished), worker_id, losses, origin, error::jsonb ->> 'error',
+        coalesce(errors, '[]') || error::jsonb
     from over
 )
 select claim_id, case when awaited then job_id end from over
