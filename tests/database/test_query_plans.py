@@ -20,7 +20,7 @@ from app.store.connections import HOT_SETTINGS
 from app.store.search import Filter, Search
 from app.store.users import Users
 from tests.support.databases import Server
-from workers.planner import Batch
+from workers.occurrences import Batch
 
 pytestmark = pytest.mark.slow
 
