@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from functools import partial
 from typing import Any
@@ -14,6 +14,7 @@ from app.api import auth, filters, pagination, parameters, problems, requests, r
 from app.api.bodies import JSON, NDJSON, read_body
 from app.api.idempotency import made_at, read_key
 from app.api.occurrences import coming
+from app.api.requests import Read
 from app.api.scheduling import SHOWN_RUNS, Planned, plan
 from app.api.services import current
 from app.clock import clock
@@ -22,6 +23,7 @@ from app.domain.trace import read_trace
 from app.schedule.errors import ScheduleError, ScheduleErrors
 from app.schedule.policies import Policies
 from app.store import job_search, jobs, last_runs, verbs
+from app.store.idempotency import Key
 from app.store.last_runs import LastRun
 from app.store.pool import Connection
 from app.store.search import Filter, Row
@@ -45,22 +47,22 @@ def create() -> Response:
     exists = _exists(services.tasks, {read.post.task_id})
     check = partial(parameters.faults, services.tasks)
     auth.refuse_other(read.post.user_id)
-    planned = plan(read, uuid7(clock.now()), auth.acting_user(), clock.now_utc(), exists, check)
-    dry_run = filters.read_flag("dry_run")
+    user_id = read.post.user_id or auth.acting_user()
+    planned = plan(read, uuid7(clock.now()), user_id, clock.now_utc(), exists, check)
+    dry_run, key = filters.read_flag("dry_run"), read_key(user_id, body)
     if isinstance(planned, list):
-        created = None if read.faults or dry_run else _made_before(read.post.user_id or auth.acting_user(), body)
+        created = None if read.faults or dry_run else _made_before(key)
         if created is None:
             raise problems.invalid(planned)
+    elif dry_run:
+        return responses.answer(responses.created_job(planned, clock.now_utc()) | {"job_id": None})
     else:
         planned.job.trace = _trace()
-        key = read_key(planned.job.user_id, body)
-        if dry_run:
-            return responses.answer(responses.created_job(planned, clock.now_utc()) | {"job_id": None})
         created = services.writer.create(planned.job, key)
     if created.replayed:
         # As it was planned then, not as it would be now.
         then = services.pool.run(lambda c: jobs.anchor(c, created.job_ids[0])) or created.at
-        first = plan(read, created.job_ids[0], auth.acting_user(), then, lambda _: True)
+        first = plan(read, created.job_ids[0], user_id, then, lambda _: True)
         planned = first if isinstance(first, Planned) else planned
     if isinstance(planned, list):
         raise problems.invalid(planned)
@@ -76,34 +78,16 @@ def create_batch() -> Response:
     items = requests.read_lines(body) if given in NDJSON else requests.read_batch(body)
     if not 1 <= len(items) <= MAX_BATCH:
         raise problems.invalid([problems.Fault("", f"a batch has 1 to {MAX_BATCH} jobs; this one has {len(items)}")])
-    services = current()
-    exists = _exists(services.tasks, {item.post.task_id for item in items if "task_id" not in item.broken})
-    check = partial(parameters.faults, services.tasks)
-    default_user, now, trace = auth.acting_user(), clock.now_utc(), _trace()
-    planned: list[Planned] = []
-    faults: list[dict[str, Any]] = []
-    turn = 0.0
-    for index, (item, job_id) in enumerate(zip(items, uuid7s(len(items), clock.now()), strict=True)):
-        if len(faults) >= problems.MAX_FAULTS:
-            break
-        if time.monotonic() > turn:
-            time.sleep(0)
-            turn = time.monotonic() + TURN_S
-        auth.refuse_other(item.post.user_id)
-        one = plan(item, job_id, default_user, now, exists, check)
-        if isinstance(one, list):
-            faults += [{"index": index, "pointer": f"/{index}{pointer}", "detail": rule} for pointer, rule in one]
-        else:
-            one.job.trace = trace
-            planned.append(one)
+    planned, faults = _plan_all(items)
     whole = b"[" + b",".join(requests.lines(body)) + b"]" if given in NDJSON else body
+    key = read_key(auth.acting_user(), whole)
     if faults:
-        before = None if any(item.faults for item in items) else _made_before(default_user, whole)
+        before = None if any(item.faults for item in items) else _made_before(key)
         if before is None:
             raise problems.invalid(faults)
         created = before
     else:
-        created = services.writer.create_all([one.job for one in planned], read_key(default_user, whole))
+        created = current().writer.create_all([one.job for one in planned], key)
     warnings = [{"index": index, "warning": warning} for index, one in enumerate(planned) for warning in one.warnings]
     body_out = {
         "created": len(created.job_ids),
@@ -150,9 +134,33 @@ def known_id(job_id: str) -> str:
     return known
 
 
-def _made_before(user_id: str, body: bytes) -> Created | None:
-    """What an earlier request with this one's key made: what was right then may be wrong by now, such as its time."""
-    key = read_key(user_id, body)
+def _plan_all(items: Sequence[Read]) -> tuple[list[Planned], list[dict[str, Any]]]:
+    """The jobs of a batch, and what is wrong with them, as far as that helps."""
+    services = current()
+    exists = _exists(services.tasks, {item.post.task_id for item in items if "task_id" not in item.broken})
+    check = partial(parameters.faults, services.tasks)
+    default_user, now, trace = auth.acting_user(), clock.now_utc(), _trace()
+    planned: list[Planned] = []
+    faults: list[dict[str, Any]] = []
+    turn = 0.0
+    for index, (item, job_id) in enumerate(zip(items, uuid7s(len(items), clock.now()), strict=True)):
+        if len(faults) >= problems.MAX_FAULTS:
+            break
+        if time.monotonic() > turn:
+            time.sleep(0)
+            turn = time.monotonic() + TURN_S
+        auth.refuse_other(item.post.user_id)
+        one = plan(item, job_id, default_user, now, exists, check)
+        if isinstance(one, list):
+            faults += [{"index": index, "pointer": f"/{index}{pointer}", "detail": rule} for pointer, rule in one]
+        else:
+            one.job.trace = trace
+            planned.append(one)
+    return planned, faults
+
+
+def _made_before(key: Key | None) -> Created | None:
+    """What an earlier request with the key made: what was right then may be wrong by now, such as its time."""
     return None if key is None else current().writer.replay(key)
 
 
