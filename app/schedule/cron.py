@@ -18,7 +18,7 @@ from typing import Literal
 from zoneinfo import ZoneInfo
 
 from app.schedule.describe import describe
-from app.schedule.errors import ScheduleError, shown
+from app.schedule.errors import one_of
 from app.schedule.every import Every, is_every, parse_every
 from app.schedule.fields import Fields
 from app.schedule.grammar import check_text, parse_fields
@@ -198,14 +198,9 @@ def parse(expression: str, timezone: str, *, gap: Gap = "run_at_transition", fol
     """
     text = check_text(expression)
     zone(timezone)  # before any cache is asked: a name may be of any type
-    _check("policies.gap", gap, GAPS)
-    _check("policies.fold", fold, FOLDS)
+    one_of(gap, GAPS, "policies.gap")
+    one_of(fold, FOLDS, "policies.fold")
     return _parse(text, timezone, gap, fold)
-
-
-def _check(field: str, value: object, known: tuple[str, ...]) -> None:
-    if not isinstance(value, str) or value not in known:
-        raise ScheduleError(field, f"{shown(value)} is not one of {', '.join(known)}")
 
 
 @lru_cache(maxsize=16_384)

@@ -32,6 +32,13 @@ class ScheduleErrors(PgtickError, ValueError):
         return type(self), (self.errors,)
 
 
+def one_of(value: object, known: Sequence[str], field: str) -> str:
+    """The value, if it is one of these words. Raises ScheduleError naming `field`."""
+    if not isinstance(value, str) or value not in known:
+        raise ScheduleError(field, f"{shown(value)} is not one of {', '.join(known)}")
+    return value
+
+
 def shown(value: object) -> str:
     """A user's value for a message: short, one line, and safe to encode whatever was sent."""
     try:

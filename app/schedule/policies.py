@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from app.schedule.cron import FOLDS, GAPS, Fold, Gap
 from app.schedule.dates import parse_storable
-from app.schedule.errors import ScheduleError, ScheduleErrors, shown
+from app.schedule.errors import ScheduleError, ScheduleErrors, one_of, shown
 from app.schedule.exclusions import check_exclusion
 
 Missed = Literal["latest", "all", "skip"]
@@ -128,12 +128,7 @@ def _relations(made: Policies, defaults: Policies) -> list[ScheduleError]:
 
 
 def _one_of(known: tuple[str, ...]) -> Callable[[object, str], str]:
-    def check(value: object, field: str) -> str:
-        if not isinstance(value, str) or value not in known:
-            raise ScheduleError(field, f"{shown(value)} is not one of {', '.join(known)}")
-        return value
-
-    return check
+    return lambda value, field: one_of(value, known, field)
 
 
 def _seconds(low: float, high: float) -> Callable[[object, str], float]:
