@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-import re
 
 from flask import request
 
 from app.api.problems import Problem
 from app.api.requests import canonical
-from app.store.idempotency import Key
+from app.store.idempotency import KEY, KEY_RULE, Key
 
 HEADER = "Idempotency-Key"
-_KEY = re.compile(r"[\x21-\x7e]{1,255}", re.ASCII)
 
 
 def read_key(user_id: str, body: bytes) -> Key | None:
@@ -20,8 +18,8 @@ def read_key(user_id: str, body: bytes) -> Key | None:
     key = request.headers.get(HEADER)
     if key is None:
         return None
-    if not _KEY.fullmatch(key):
-        raise Problem(400, f"{HEADER} must be 1 to 255 visible ASCII characters without blanks")
+    if not KEY.fullmatch(key):
+        raise Problem(400, f"{HEADER} {KEY_RULE}")
     place = request.path.rstrip("/").lower()  # other spellings lead to the same
     return Key(user_id, key, hashlib.sha256(place.encode() + b"\n" + canonical(body)).digest())
 

@@ -46,6 +46,11 @@ for command in [
 def main() -> None:
     """Runs the command and turns errors into one line and an exit status."""
     try:
+        "".join(sys.argv).encode()
+    except UnicodeEncodeError:
+        click.echo("an argument is not UTF-8", err=True)
+        sys.exit(2)
+    try:
         pgtick(standalone_mode=True, prog_name="pgtick")
     except SettingsError as error:
         click.echo("\n".join(error.faults), err=True)

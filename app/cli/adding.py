@@ -27,10 +27,19 @@ def add_job(settings: Settings, body: dict[str, Any], key: str | None) -> dict[s
         planned = plan(
             read, uuid7(clock.now()), settings.default_user, now, lambda task_id: task_id not in missing, check
         )
-        if isinstance(planned, list):
-            return planned
         digest = hashlib.sha256(b"cli\n" + repr(sorted(body.items())).encode()).digest()
-        created = services.writer.create(planned.job, Key(planned.job.user_id, key, digest) if key else None)
+        named = Key(read.post.user_id or settings.default_user, key, digest) if key else None
+        if isinstance(planned, list):
+            # What was right when it came first may be wrong by now, such as its time.
+            before = services.writer.replay(named) if named and not read.faults else None
+            if before is None:
+                return planned
+            planned = plan(read, before.job_ids[0], settings.default_user, before.at, lambda _: True)
+            if isinstance(planned, list):
+                return planned
+            created = before
+        else:
+            created = services.writer.create(planned.job, named)
         planned.job.job_id = created.job_ids[0]
         shown = responses.created_job(planned, created.at)
         return shown | {"parameters": body["parameters"], "policies": body.get("policies", {})}

@@ -9,6 +9,8 @@ import click
 
 from app.archive.archivist import Archivist
 from app.archive.files import Archive, ArchiveError
+from app.cli.reading import NAME
+from app.domain.execution import FINAL
 from app.settings import Settings
 from app.store.connections import connect
 
@@ -39,12 +41,12 @@ def list_(settings: Settings, check: bool) -> None:
 
 @archive.command()
 @click.option("--jobs", is_flag=True, help="Look for jobs instead of executions.")
-@click.option("--job", "job_id", help="Of this job only.")
-@click.option("--user", "user_id", help="Of this user only.")
-@click.option("--status", help="In this status only, e.g. FAILED.")
+@click.option("--job", "job_id", type=click.UUID, help="Of this job only.")
+@click.option("--user", "user_id", type=NAME, help="Of this user only.")
+@click.option("--status", type=click.Choice(FINAL, case_sensitive=False), help="In this status only.")
 @click.option("--since", type=click.DateTime(["%Y-%m-%d", "%Y-%m-%dT%H:%M:%S"]), help="From this time (UTC) on.")
 @click.option("--until", type=click.DateTime(["%Y-%m-%d", "%Y-%m-%dT%H:%M:%S"]), help="Before this time (UTC).")
-@click.option("--limit", default=1000, show_default=True)
+@click.option("--limit", type=click.IntRange(min=1), default=1000, show_default=True)
 @click.pass_obj
 def query(
     settings: Settings,
@@ -53,14 +55,18 @@ def query(
     since: datetime | None,
     until: datetime | None,
     limit: int,
-    **wanted: str | None,
+    **wanted: object,
 ) -> None:
     """Print archived executions as lines of JSON, without the database."""
+    if jobs and wanted["status"]:
+        raise click.BadParameter("is for executions, not for --jobs", param_hint="--status")
+    if since and until and since >= until:
+        raise click.BadParameter("must be later than --since", param_hint="--until")
     found = _archive(settings).query(
         "jobs" if jobs else "finished_executions",
         since=since and since.replace(tzinfo=UTC),
         until=until and until.replace(tzinfo=UTC),
-        **{column: value for column, value in wanted.items() if value is not None},
+        **{column: str(value) for column, value in wanted.items() if value is not None},
     )
     for row, _ in zip(found, range(limit), strict=False):
         click.echo(json.dumps(row))

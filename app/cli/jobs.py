@@ -15,12 +15,13 @@ import click
 
 from app.cli.listing import filter_of, filter_options
 from app.cli.output import json_option, missing, refuse, show, show_one
-from app.cli.reading import instant, json_of
+from app.cli.reading import TEXT, Text, instant, json_of, json_value
 from app.schedule.dates import parse_storable
 from app.settings import Settings
 from app.store import job_search, monitoring, verbs
 from app.store import jobs as store
 from app.store.connections import connect, time_of
+from app.store.idempotency import KEY, KEY_RULE
 from app.store.pool import Connection
 from app.store.users import Users
 
@@ -39,7 +40,7 @@ def jobs() -> None:
 @click.option("--max-retries", type=int)
 @click.option("--timeout-s", type=float)
 @click.option("--policies", help='JSON, for example {"overlap": "allow"}.')
-@click.option("--key", help="A name for this request: once more with it makes no second job.")
+@click.option("--key", type=Text(KEY, KEY_RULE), help="A name for this request: once more with it makes no second job.")
 @json_option
 @click.pass_obj
 def add(
@@ -72,13 +73,17 @@ def add(
 def list_(settings: Settings, /, as_json: bool, limit: int, **given: Any) -> None:
     """List jobs, each with its newest execution that matches, newest first."""
     with connect(settings.database_url) as connection:
-        wanted = filter_of(connection, given)
-        page = job_search.page(connection, wanted, None, limit, time_of(connection), Users())
+        wanted, now, users = filter_of(connection, given), time_of(connection), Users()
+        page = job_search.page(connection, wanted, None, limit, now, users)
+        items = page.items
+        while page.next is not None and len(items) < limit:
+            page = job_search.page(connection, wanted, page.next, limit - len(items), now, users)
+            items += page.items
     rows = [
         item.job
         | {name: item.execution[name] for name in ("status", "scheduled_at", "attempt", "error")}
         | {"parameters": json.loads(item.job["parameters"])}
-        for item in page.items
+        for item in items
     ]
     columns = ("job_id", "task_id", "user_id", "status", "expression", "scheduled_at", "next_run_at", "error")
     show(rows if as_json else [_standing(row) for row in rows], columns, as_json)
@@ -120,7 +125,7 @@ def cancel(settings: Settings, job_id: object) -> None:
 
 @jobs.command()
 @click.argument("job_id", type=click.UUID)
-@click.option("--note", help="Why; shown with the job.")
+@click.option("--note", type=TEXT, help="Why; shown with the job.")
 @click.pass_obj
 def pause(settings: Settings, job_id: object, note: str | None) -> None:
     """Stop making executions; what is due or runs goes on."""
@@ -224,7 +229,7 @@ def _parameter(text: str) -> tuple[str, Any]:
     if not equals or not name:
         raise click.BadParameter(f"{text!r} is not NAME=VALUE", param_hint="NAME=VALUE")
     try:
-        return name, json.loads(value)
+        return name, json_value(value, name)
     except ValueError:
         return name, value
 

@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 import click
 
 from app.cli.output import json_option, show, show_one
+from app.cli.reading import NAME
 from app.settings import Settings
 from app.store import tokens as store
 from app.store.connections import connect
@@ -18,7 +19,7 @@ def tokens() -> None:
 
 
 @tokens.command()
-@click.argument("user_id")
+@click.argument("user_id", type=NAME)
 @click.option("--name", default="", help="What it is for.")
 @click.option("--role", type=click.Choice(store.ROLES), help="The user's role from now on; a new user is a plain user.")
 @click.option("--days", type=click.IntRange(1, 36500), help="How long it counts; for ever by default.")
@@ -36,7 +37,7 @@ def add(settings: Settings, user_id: str, name: str, role: str | None, days: int
 
 
 @tokens.command("list")
-@click.option("--user", "user_id", help="Of this user only.")
+@click.option("--user", "user_id", type=NAME, help="Of this user only.")
 @json_option
 @click.pass_obj
 def list_(settings: Settings, user_id: str | None, as_json: bool) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import NamedTuple
@@ -28,6 +29,8 @@ join pgtick.idempotency_keys k using (user_id, key)
 _KEEP = "update pgtick.idempotency_keys set response = %s where user_id = %s and key = %s"
 
 Name = tuple[str, str]
+KEY = re.compile(r"[\x21-\x7e]{1,255}", re.ASCII)
+KEY_RULE = "must be 1 to 255 visible ASCII characters without blanks"
 
 
 class KeyConflict(PgtickError):

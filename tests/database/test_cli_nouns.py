@@ -6,20 +6,23 @@ import json
 import os
 import subprocess
 import sys
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import psycopg
 import pytest
 from click.testing import CliRunner, Result
 
-from app.cli import pgtick
+from app.cli import main, pgtick
 from tests.support.api import Rows
+from tests.support.waiting import eventually
 
 Connection = psycopg.Connection[Any]
 TASKS = """
 insert into pgtick.tasks (task_id, target, parameters_schema) values ('make_report', 'y', null), ('send_email', 'x', %s)
 """
 SCHEMA = {"type": "object", "properties": {"to": {"type": "string"}}, "required": ["to"]}
+EARLY, LATE = "2026-11-30T00:00:00Z", "2026-12-01T00:00:00Z"
 
 
 @pytest.fixture
@@ -68,6 +71,24 @@ def test_a_job_is_added_listed_shown_and_cancelled(rows: Rows) -> None:
         (("jobs", "cancel", "01a22b71-1d75-740f-a9c2-cdb05c1549c9"), 1, "there is no job"),
         (("jobs", "list", "--task", "nope"), 2, "no task 'nope' is registered"),
         (("jobs", "list", "--since", "yesterday"), 2, "ISO 8601"),
+        (("jobs", "list", "--since", ""), 2, "must not be empty"),
+        (("jobs", "list", "--error", ""), 2, "must not be empty"),
+        (("executions", "list", "--user", ""), 2, "must have 1 to 200 characters"),
+        (("executions", "list", "--since", LATE, "--until", EARLY), 2, "must be later than --since"),
+        (("jobs", "list", "--since", LATE, "--until", LATE), 2, "must be later than --since"),
+        (("jobs", "add", "make_report", "--key", ""), 2, "must be 1 to 255 visible ASCII characters"),
+        (("jobs", "add", "make_report", "--key", "a b"), 2, "must be 1 to 255 visible ASCII characters"),
+        (("jobs", "add", "make_report", 'a={"b": 1, "b": 2}'), 2, "a key is there twice"),
+        (("jobs", "add", "make_report", "--policies", '{"overlap": "skip", "overlap": "allow"}'), 2, "there twice"),
+        (("jobs", "add", "make_report", f"a={'[' * 100_000}"), 2, "nested too deep"),
+        (("tokens", "add", ""), 2, "must have 1 to 200 characters"),
+        (("tokens", "add", "a\nb"), 2, "must have 1 to 200 characters"),
+        (("tokens", "add", "a" * 201), 2, "must have 1 to 200 characters"),
+        (("archive", "query", "--status", "nope"), 2, "'nope' is not one of"),
+        (("archive", "query", "--job", "nope"), 2, "not a valid UUID"),
+        (("archive", "query", "--limit", "-1"), 2, "-1 is not in the range"),
+        (("archive", "query", "--jobs", "--status", "failed"), 2, "is for executions"),
+        (("archive", "query", "--since", LATE[:19], "--until", EARLY[:19]), 2, "must be later than --since"),
         (("executions", "show", "x"), 2, "is no id of an execution"),
         (("executions", "retry", "1-01a22b71-1d75-740f-a9c2-cdb05c1549c9"), 1, "there is no job"),
         (("executions", "cancel", "1-01a22b71-1d75-740f-a9c2-cdb05c1549c9"), 1, "there is no execution"),
@@ -82,6 +103,31 @@ def test_what_cannot_be_done_is_said_with_an_exit_status(
     output = result.output + (str(result.exception) if result.exception else "")
     assert result.exit_code == status, output
     assert says in output.replace("\n", " ")
+
+
+def test_a_key_finds_its_job_when_the_times_of_it_are_past(rows: Rows) -> None:
+    end = datetime.now(UTC) + timedelta(seconds=3)
+    arguments = ("jobs", "add", "make_report", "--schedule", "* * * * * *", "--key", "k")
+    policies = json.dumps({"end_at": end.isoformat()})
+    made = call(*arguments, "--policies", policies).output
+    eventually(lambda: datetime.now(UTC) > end)
+    assert call(*arguments, "--policies", policies).output == made
+
+
+def test_an_argument_that_is_no_text_is_refused(monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+    monkeypatch.setattr(sys, "argv", ["pgtick", "jobs", "list", "--error", "\udcff"])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 2
+    assert capsys.readouterr().err == "an argument is not UTF-8\n"
+
+
+def test_a_list_of_jobs_goes_on_where_a_page_ends_early(rows: Rows, monkeypatch: pytest.MonkeyPatch) -> None:
+    for minutes in (1, 4, 9):
+        rows.finished(rows.job(), 600 - 60 * minutes)
+    monkeypatch.setattr("app.store.search.FIRST_WINDOW", timedelta(minutes=2))
+    monkeypatch.setattr("app.store.search.BUDGET_S", 0.0)
+    assert len(read("jobs", "list")) == 3
 
 
 def test_executions_that_are_coming_are_listed_when_they_are_asked_for(rows: Rows) -> None:
