@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime
@@ -135,7 +134,7 @@ def _seconds(low: float, high: float) -> Callable[[object, str], float]:
     def check(value: object, field: str) -> float:
         if isinstance(value, bool) or not isinstance(value, (int, float)):
             raise ScheduleError(field, f"must be a number of seconds from {low} to {high}")
-        if not low <= value <= high or not math.isfinite(value):
+        if not low <= value <= high:
             raise ScheduleError(field, f"{shown(value)} is not from {low} to {high} seconds")
         return int(value) if value == int(value) else value
 

@@ -8,6 +8,7 @@ import psycopg
 import pytest
 
 from tests.support.api import Api, Rows
+from tests.support.waiting import eventually
 
 Connection = psycopg.Connection[Any]
 
@@ -133,6 +134,8 @@ def test_failed_ones_run_again_once_by_user_task_window_and_error(api: Api, rows
     assert act(api, "rerun", {"user_id": "ann"}, dry_run=True).json["matched"] == 0, "each once"
     origins = connection.execute("select count(distinct origin) from pgtick.pending_executions").fetchone()
     assert origins == (5,)
+    rows.finish_everything()
+    assert act(api, "rerun", {"user_id": "ann"}, dry_run=True).json["matched"] == 0, "nor when that is over"
 
 
 def test_single_runs_are_moved_and_recurring_ones_are_not(api: Api, rows: Rows) -> None:
@@ -166,6 +169,28 @@ def test_a_large_operation_is_worked_off_in_batches_and_can_be_stopped(api: Api,
     assert connection.execute("select pgtick.operate(300)").fetchone() == (False,)
     rest = act(api, "cancel", {"user_id": "ann"})
     assert (rest.json["matched"], rest.json["state"], rest.json["done"]) == (401, "FINISHED", 401)
+
+
+def test_an_operation_leaves_later_jobs_alone_and_ends_with_what_cannot_be_done(
+    rows: Rows, connection: Connection
+) -> None:
+    gone = rows.job("ann")
+    rows.pending(gone, 3600)
+    connection.execute("update pgtick.jobs set task_id = 'no_more'")
+    connection.execute(
+        "insert into pgtick.operations (action, filter, at, matched)"
+        ' values (\'reschedule\', \'{"user_id": "ann", "statuses": ["PENDING"]}\', now() + interval \'2 h\', 1)'
+    )
+    later_on = "select clock_timestamp() > created_at + interval '2 ms' from pgtick.operations"
+    eventually(lambda: connection.execute(later_on).fetchone() == (True,))  # ids of jobs count milliseconds
+    later = rows.job("ann")
+    rows.pending(later, 3600)
+    matching = "select m.job_id::text from pgtick.operations o cross join lateral pgtick.matching(o, 10) as m"
+    assert connection.execute(matching).fetchall() == [(gone,)]
+    assert connection.execute("select pgtick.operate(1)").fetchone() == (True,)
+    ended = connection.execute("select done, refused, problem, finished_at is not null from pgtick.operations")
+    assert ended.fetchall() == [(0, 1, 'task_id: no task "no_more" is registered', True)]
+    assert connection.execute("select count(*) from pgtick.pending_executions").fetchone() == (2,)
 
 
 def test_the_same_operation_with_one_key_is_done_once(api: Api, rows: Rows) -> None:
@@ -219,3 +244,4 @@ def test_run_now_with_one_key_runs_once(api: Api, rows: Rows) -> None:
     assert [answer.status_code for answer in answers] == [202, 202]
     assert answers[0].json == answers[1].json
     assert len(api.get(f"/jobs/{job_id}/executions")["executions"]) == 1
+    assert api.call("POST", f"/jobs/{rows.job()}/run", headers={"Idempotency-Key": "now"}).status_code == 409

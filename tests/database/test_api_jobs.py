@@ -124,6 +124,18 @@ def test_awkward_texts_come_back_as_they_were_sent(shared_api: Api) -> None:
     assert shown["user_id"] == 'o"ne, {two} \\'
 
 
+def test_a_dry_run_shows_what_would_be_made_and_makes_nothing(api: Api, connection: Connection) -> None:
+    job = {"task_id": "send_email", "schedule": "0 10 * * *"}
+    shown = api.call("POST", "/jobs", query_string={"dry_run": "true"}, json=job, headers={"Idempotency-Key": "k"})
+    assert shown.status_code == 200
+    assert count(connection, "jobs") == count(connection, "idempotency_keys") == 0
+    made = api.post(job, **{"Idempotency-Key": "k"}).json
+    assert shown.json is not None
+    assert made is not None
+    assert shown.json | {"job_id": made["job_id"], "created_at": made["created_at"]} == made
+    assert shown.json["job_id"] is None
+
+
 def test_a_task_is_usable_as_soon_as_it_is_registered(api: Api, connection: Connection) -> None:
     refused = api.post({"task_id": "new_task"})
     assert refused.status_code == 422
@@ -448,10 +460,12 @@ class TestBatch:
         ]
         assert count(connection, "jobs") == 0
 
-    @pytest.mark.parametrize("body", ["[]", "{}", '"x"', "[" + ",".join(["{}"] * (MAX_BATCH + 1)) + "]"])
+    @pytest.mark.parametrize("body", ["[]", "{}", '"x"', json.dumps([{"task_id": "send_email"}] * (MAX_BATCH + 1))])
     def test_what_is_no_batch_is_refused(self, shared_api: Api, body: str) -> None:
         answer = shared_api.call("POST", "/jobs/batch", data=body, content_type="application/json")
         assert answer.status_code == 422
+        assert answer.json is not None
+        assert [error["pointer"] for error in answer.json["errors"]] == [""], "not of one of its jobs"
 
 
 class TestCancelling:

@@ -255,6 +255,15 @@ class TestEditing:
         assert "started" in done(api, "edit", job_id, {"schedule": "2030-01-01T00:00:00Z"}, 409)["detail"]
         assert done(api, "edit", job_id, {"max_retries": 9})["max_retries"] == 9
 
+    def test_an_interval_counts_on_as_it_did_until_it_is_another(self, api: Api, connection: Connection) -> None:
+        job_id = api.created(schedule="@every 90s")["job_id"]
+        connection.execute("update pgtick.schedules set anchor_at = '2026-01-01Z', problem = 'it had one'")
+        anchor = "select anchor_at = '2026-01-01Z' from pgtick.schedules where problem is null"
+        done(api, "edit", job_id, {"policies": {"missed": "skip"}})
+        assert value(connection, anchor) is True
+        done(api, "edit", job_id, {"schedule": "@every 91s"})
+        assert value(connection, anchor) is False
+
     def test_once_becomes_recurring_and_back(self, api: Api, connection: Connection) -> None:
         job_id = api.created(schedule="2030-01-01T00:00:00Z")["job_id"]
         assert done(api, "edit", job_id, {"schedule": "@daily"})["schedule"]["type"] == "CRON"

@@ -127,6 +127,8 @@ def test_operators_see_and_touch_everybodys(guarded: Guarded) -> None:
         assert guarded.call(user, "GET", "/metrics").status_code == 200
         answer = guarded.call(user, "POST", "/jobs", json={"task_id": "send_email", "user_id": "carl"})
         assert answer.json["user_id"] == "carl"
+        answer = guarded.call(user, "PUT", "/tasks/bill", json={"url": "https://billing.example.com/bill"})
+        assert answer.status_code == (403 if user == "ops" else 201), "tasks are the administrators'"
 
 
 def test_jobs_belong_to_the_tokens_user(guarded: Guarded) -> None:
@@ -196,6 +198,7 @@ def test_who_asks_too_often_waits(dsn: str, connection: Connection) -> None:
         refused = guarded.call("ann", "GET", "/tasks")
         assert refused.headers["Retry-After"] == "1"
         assert guarded.call("bob", "GET", "/tasks").status_code == 200, "others may"
+        assert {api.call("GET", "/healthz").status_code for _ in range(12)} == {200}, "whoever watches over it, too"
 
 
 def test_tokens_are_made_listed_and_revoked_from_the_command_line(dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import psycopg
+from psycopg.types.json import Jsonb
 
 from tests.support.working import Bench
 from workers.execution import Failed
@@ -48,6 +49,19 @@ def test_of_a_limit_that_is_lifted_nothing_is_left(connection: Connection, bench
     assert value(connection, HELD) == 0
     assert value(connection, "select count(*) from pgtick.pending_executions where priority = 2") == 3
     assert len(bench.claim()) == 2, "all but the retry and the one that waits for a run"
+
+
+def test_another_key_counts_for_what_waits_already(connection: Connection, bench: Bench) -> None:
+    keyed = "update pgtick.tasks set priority = 6, max_per_key = 1, concurrency_key = %s"
+    admit = "select admitted from pgtick.admit(1, now() + interval '1 minute', 10)"
+    connection.execute(keyed, ["customer"])
+    for city in ("Oslo", "Rome"):
+        connection.execute("select pgtick.create_job('noop', parameters => %s)", [Jsonb({"customer": 7, "city": city})])
+    assert value(connection, admit) == 1, "one customer"
+    assert value(connection, admit) == 0
+    connection.execute(keyed, ["city"])
+    assert value(connection, "select pgtick.apply_limits('{1}', '{1}')") is not None
+    assert value(connection, admit) == 1, "another city"
 
 
 def test_what_comes_in_while_a_limit_is_lifted_is_let_go_by_the_janitor(connection: Connection) -> None:

@@ -48,9 +48,9 @@ def claim(connection: Connection, job_id: UUID, due: str = "now()", lease: str =
     connection.execute(
         "with gone as (delete from pgtick.pending_executions where job_id = %s returning *)"
         " insert into pgtick.running_executions (claim_id, job_id, scheduled_at, due_at, user_id, task_key, priority,"
-        " attempt, losses, suspect, worker_id, lease_expires_at)"
+        " attempt, losses, suspect, worker_id, lease_expires_at, origin)"
         f" select 1, job_id, scheduled_at, {due}, user_id, task_key, priority, attempt + 1, losses, suspect, 1,"
-        f" {lease} from gone",
+        f" {lease}, origin from gone",
         [job_id],
     )
 
@@ -59,8 +59,8 @@ def finish(connection: Connection, job_id: UUID, status: str, error: str | None 
     connection.execute(
         "with gone as (delete from pgtick.pending_executions where job_id = %s returning *)"
         " insert into pgtick.finished_executions (job_id, scheduled_at, user_id, task_key, status, attempt, due_at,"
-        " started_at, finished_at, error) select job_id, scheduled_at, user_id, task_key, %s, %s, due_at, due_at,"
-        " now(), %s from gone",
+        " started_at, finished_at, error, origin) select job_id, scheduled_at, user_id, task_key, %s, %s, due_at,"
+        " due_at, now(), %s, origin from gone",
         [job_id, status, attempt, error],
     )
 
@@ -392,6 +392,46 @@ def test_pausing_takes_back_what_was_pending_ahead_and_resuming_leaves_the_next_
     assert value(connection, "select pgtick.resume_job(%s)", job_id) is False
 
 
+def test_pausing_keeps_what_was_claimed_ahead_from_starting_but_not_what_was_started_by_hand(
+    connection: Connection,
+) -> None:
+    job_id = create(connection, "* * * * *")
+    put_claims = (
+        "insert into pgtick.running_executions (claim_id, job_id, scheduled_at, due_at, user_id, task_key, priority,"
+        " attempt, losses, suspect, worker_id, lease_expires_at, origin)"
+        " select n, %s, at, at, 'default', 1, 2, 1, 0, false, 1, 'infinity', origin"
+        " from (values (1, now() + interval '1 minute', null), (2, now() + interval '2 minutes', 'run_now'),"
+        " (3, now() - interval '1 s', null)) as c (n, at, origin)"
+    )
+    connection.execute(put_claims, [job_id])
+    connection.execute("listen pgtick_revoke")
+    connection.execute("select pgtick.pause_job(%s)", [job_id])
+    revoked = "select array_agg(claim_id) from pgtick.running_executions where revoked_at is not null"
+    assert value(connection, revoked) == [1]
+    assert [heard.payload for heard in connection.notifies(timeout=5, stop_after=1)] == ["1"]
+
+
+def test_what_was_claimed_ahead_or_is_over_before_its_time_is_not_planned_again(connection: Connection) -> None:
+    job_id = create(connection, "* * * * *")
+    create_at = "select date_trunc('minute', now()) + %s::interval"
+    claimed, skipped = (value(connection, create_at, each) for each in ("1 hour", "2 hours"))
+    connection.execute(
+        "insert into pgtick.running_executions (claim_id, job_id, scheduled_at, due_at, user_id, task_key, priority,"
+        " attempt, losses, suspect, worker_id, lease_expires_at)"
+        " values (1, %s, %s, now(), 'default', 1, 2, 1, 0, false, 1, 'infinity')",
+        [job_id, claimed],
+    )
+    connection.execute(
+        "insert into pgtick.finished_executions (job_id, scheduled_at, user_id, task_key, status, attempt, due_at,"
+        " finished_at) values (%s, %s, 'default', 1, 'CANCELLED', 0, now(), now())",
+        [job_id, skipped],
+    )
+    connection.execute("select pgtick.pause_job(%s)", [job_id])
+    connection.execute("select pgtick.resume_job(%s)", [job_id])
+    standing = connection.execute("select planned_through, skips from pgtick.schedules").fetchone()
+    assert standing == (claimed, [skipped])
+
+
 def test_a_date_that_passed_while_paused_is_due_when_resumed(connection: Connection) -> None:
     job_id = far_off(connection)
     connection.execute("select pgtick.pause_job(%s)", [job_id])
@@ -426,6 +466,15 @@ def test_retry_failed_starts_what_matches_once_and_leaves_the_final_rows(connect
     assert {origin[:9] for (origin,) in connection.execute("select origin from pgtick.pending_executions")} == {
         "retry of "
     }
+
+
+def test_a_retry_is_made_once_also_while_it_runs_and_when_it_is_over(connection: Connection) -> None:
+    retry = "select pgtick.retry_failed(until => now() + interval '1 minute')"
+    runs, over = failed(connection), failed(connection)
+    assert value(connection, retry) == 2
+    claim(connection, runs)
+    finish(connection, over, "COMPLETED")
+    assert value(connection, retry) == 0
 
 
 def test_retry_failed_leaves_cancelled_jobs_and_other_times_alone(connection: Connection) -> None:

@@ -209,6 +209,6 @@ class Rows:
         self._connection.execute(
             "with gone as (delete from pgtick.pending_executions returning *)"
             " insert into pgtick.finished_executions (job_id, scheduled_at, user_id, task_key, status, attempt, due_at,"
-            " started_at, finished_at)"
-            " select job_id, scheduled_at, user_id, task_key, 'COMPLETED', 1, due_at, now(), now() from gone"
+            " started_at, finished_at, origin)"
+            " select job_id, scheduled_at, user_id, task_key, 'COMPLETED', 1, due_at, now(), now(), origin from gone"
         )

@@ -11,7 +11,7 @@ from uuid import UUID
 import pytest
 
 from app.schedule.errors import ScheduleError
-from app.schedule.horizon import Plan, between, first, plan, upcoming
+from app.schedule.horizon import Plan, between, first, jitter, plan, upcoming
 from app.schedule.policies import Policies
 from tests.unit.schedule.reference import utc
 
@@ -55,6 +55,15 @@ def test_all_occurrences_up_to_the_horizon_included() -> None:
     result = planned("*/20 * * * * *", "2026-03-02T12:00:40", until=utc("2026-03-02T12:01:20"))
     assert times(result) == ["02 12:00:40", "02 12:01:00", "02 12:01:20"]
     assert result.next_run_at == utc("2026-03-02T12:01:40")
+
+
+@pytest.mark.parametrize(("since_due_s", "runs"), [(-1, ["02 09:00:00"]), (1, [])])
+def test_a_deadline_counts_from_when_an_occurrence_is_due_jitter_included(since_due_s: int, runs: list[str]) -> None:
+    spread = timedelta(hours=2)
+    due = utc("2026-03-02T09:00") + jitter(JOB, utc("2026-03-02T09:00"), spread)
+    policies = {"jitter_s": spread.total_seconds(), "expires_after_s": 9_000}
+    now = due + timedelta(seconds=9_000 + since_due_s)
+    assert times(planned("0 9 * * *", "2026-02-28T09:00", policies, now=now)) == runs
 
 
 @pytest.mark.parametrize("policies", [None, {"max_runs": 10_000}])
