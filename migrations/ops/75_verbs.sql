@@ -310,6 +310,7 @@ declare
     unknown text;
     asked record;
     since timestamptz;
+    missed_since timestamptz;
     back record;
 begin
     if jsonb_typeof(changes) is distinct from 'object' then
@@ -366,6 +367,11 @@ begin
         if job.schedule_type <> 'CRON' and back.taken = 0 and not exists (select from pgtick.schedules s where s.job_id = edit_job.job_id) then
             raise exception 'job_id: job % has started already, or is over', job_id using errcode = 'object_not_in_prerequisite_state';
         end if;
+        -- What nobody came to plan in time is still to be: its policies say how.
+        if (new.expression, new.timezone) is not distinct from (job.expression, job.timezone) then
+            select case when s.zone_version is null then coalesce(s.planned_through, s.anchor_at) else s.next_run_at - interval '1 microsecond' end
+            into missed_since from pgtick.schedules s where s.job_id = edit_job.job_id and s.paused_at is null;
+        end if;
         insert into pgtick.schedules as s (job_id, user_id, task_key, next_run_at, expression, timezone, priority, policies, anchor_at)
         values (job.job_id, job.user_id, task.task_key, case when new.schedule_type = 'CRON' then clock_timestamp() else greatest(new.run_at, clock_timestamp()) end,
                 new.expression, new.timezone, task.priority, new.policies, clock_timestamp())
@@ -374,6 +380,7 @@ begin
             anchor_at = case when s.expression is not distinct from excluded.expression then s.anchor_at else excluded.anchor_at end,
             runs = greatest(s.runs - back.taken, 0), problem = null;
         perform pgtick.plan_anew(job_id);
+        update pgtick.schedules s set planned_through = missed_since where s.job_id = edit_job.job_id and s.planned_through > missed_since;
     end if;
     perform pgtick.audit(action, job_id::text, jsonb_build_object('changed', (select jsonb_agg(k.name order by k.name) from jsonb_object_keys(changes) as k (name))));
     return true;

@@ -163,6 +163,20 @@ def test_resuming_after_slots_went_by_runs_none_of_them(world: World) -> None:
     assert world.skipped(job_id) == []
 
 
+def test_other_policies_lose_nothing_that_was_missed(world: World) -> None:
+    hour = world.now.replace(minute=0, second=0)
+    late = [world.job(f"{expression} * * * *", hour - HOUR) for expression in ("0", "0-0")]
+    new = world.job("0 * * * *", None)
+    for policies in ({"overlap": "allow"}, {"overlap": "allow", "jitter_s": 1}):
+        for job_id in (*late, new):
+            world.value("select pgtick.edit_job(%s, %s)", job_id, Jsonb({"policies": policies}))
+    world.value("select pgtick.edit_job(%s, %s)", late[1], Jsonb({"schedule": "30 3 1 1 *"}))
+    world.bench.clock.time = datetime.now(UTC).timestamp()
+    world.bench.plan()
+    assert [[at for at in world.made(job_id) if at <= world.now] for job_id in (*late, new)] == [[hour], [], []]
+    assert world.skipped(late[0]) == [(hour - HOUR, 1)]
+
+
 def test_what_was_pending_when_everything_went_down_is_missed_like_the_rest(world: World) -> None:
     job_id = world.job("* * * * *", world.now.replace(second=0) - 3 * HOUR)
     world.connection.execute("select pgtick.ensure_partitions(since => now() - interval '4 hours')")
