@@ -320,6 +320,26 @@ def test_a_recurring_job_that_fails_is_headed_as_failed_and_lists_what_is_due(
     assert '<th scope="col">Last run</th>' in listed
 
 
+def test_what_was_left_out_is_no_error_and_what_is_paused_has_no_next_run(
+    client: FlaskClient, connection: psycopg.Connection
+) -> None:
+    made = connection.execute("select pgtick.create_job('t', '7 3 * * *', '{}', 'lea')::text").fetchone()
+    assert made is not None
+    connection.execute(
+        "insert into pgtick.finished_executions"
+        " (job_id, scheduled_at, due_at, user_id, task_key, status, attempt, finished_at, error)"
+        " select %s, now(), now(), 'lea', task_key, 'SKIPPED', 0, now(), 'left out'"
+        " from pgtick.tasks where task_id = 't'",
+        made,
+    )
+    assert '<td class="wide error reason">left out</td>' in client.get("/ui/executions?user_id=lea").text
+    link = f'href="/ui/jobs/{made[0]}">'
+    connection.execute("update pgtick.schedules set next_run_at = now() where job_id = %s", made)
+    assert f"{link}<time" in client.get("/ui/schedules").text
+    connection.execute("update pgtick.schedules set paused_at = now() where job_id = %s", made)
+    assert f"{link}none<" in client.get("/ui/schedules").text
+
+
 def test_what_is_tried_again_is_told_on_the_first_page(client: FlaskClient, connection: psycopg.Connection) -> None:
     connection.execute("delete from pgtick.finished_executions")
     connection.execute(
