@@ -13,7 +13,7 @@ from app.schedule.cron import parse
 from app.schedule.horizon import Run
 from app.schedule.policies import Policies
 from app.schedule.zones import zone
-from app.store import verbs
+from app.store import history, verbs
 from app.store.pool import Connection
 
 MOST_BACKFILLED = 1_000
@@ -73,7 +73,7 @@ def backfill_runs(
         raise verbs.Refused(422, "end", "is before start")
     if end > now:
         raise verbs.Refused(422, "end", "is not past")
-    if start < min(now - NEW_HISTORY, verbs.history_begins(connection)):
+    if start < min(now - NEW_HISTORY, history.begins(connection)):
         raise verbs.Refused(422, "start", "is before the history of executions begins, and more than a week ago")
     row = _recurring(connection, job_id, "run it again instead")
     policies = Policies.from_dict(row["policies"], recurring=True)

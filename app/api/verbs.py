@@ -22,7 +22,7 @@ from app.api.structs import Nothing
 from app.clock import clock
 from app.schedule.dates import parse_storable
 from app.schedule.errors import ScheduleError, ScheduleErrors
-from app.store import verbs
+from app.store import history, verbs
 from app.store.idempotency import once
 from app.store.pool import Connection
 
@@ -98,7 +98,7 @@ def backfill(job_id: str) -> Response:
     start, end = _instant(asked.start, "start"), _instant(asked.end, "end")
     answer = _act(lambda c: occurrences.backfill_runs(c, known, start, end, True, clock.now_utc()))
     if not asked.dry_run and answer["occurrences"]:
-        current().pool.run(lambda c: verbs.make_history(c, start))
+        current().pool.run(lambda c: history.reach_back(c, start))
         answer = _act(lambda c: occurrences.backfill_runs(c, known, start, end, False, clock.now_utc()))
     answer["dry_run"] = asked.dry_run
     return responses.answer({"job_id": known, **answer}, 200 if asked.dry_run else 202)

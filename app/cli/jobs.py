@@ -18,7 +18,7 @@ from app.cli.output import json_option, missing, refuse, show, show_one
 from app.cli.reading import TEXT, Text, instant, json_of, json_value
 from app.schedule.dates import parse_storable
 from app.settings import Settings
-from app.store import job_search, monitoring, verbs
+from app.store import history, job_search, monitoring, verbs
 from app.store import jobs as store
 from app.store.connections import connect, time_of
 from app.store.idempotency import KEY, KEY_RULE
@@ -180,7 +180,7 @@ def backfill(settings: Settings, job_id: object, start: str, end: str, dry_run: 
         found = backfill_runs(connection, str(job_id), low, high, True, now)
     if not dry_run and found["occurrences"]:
         with connect(settings.database_url) as connection:
-            verbs.make_history(connection, low)
+            history.reach_back(connection, low)
         with _acting(settings) as (connection, now):
             found = backfill_runs(connection, str(job_id), low, high, False, now)
     click.echo("\n".join(found["times"]))

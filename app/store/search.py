@@ -14,6 +14,8 @@ from typing import Any, NamedTuple
 from psycopg.rows import dict_row
 
 from app.domain.execution import COMPLETED, STATUSES
+from app.store import history
+from app.store.history import BEGINNING
 from app.store.pool import Connection
 from app.store.search_statements import Shape, Statement, active_statement, finished_statement
 from app.store.users import Users
@@ -108,7 +110,7 @@ class Search:
             # Bounds leave out the partitions behind the position.
             low, high = position.at, self._wanted.end or _END
             if self._wanted.oldest_first:
-                low, high = self._wanted.start or _BEGINNING, position.at + timedelta(microseconds=1)
+                low, high = self._wanted.start or BEGINNING, position.at + timedelta(microseconds=1)
             bounds = {"job_ids": rest, "low": low, "high": high}
             found |= {row["job_id"] for row in self._run(finished_statement(shape), values | bounds)}
         return found
@@ -126,7 +128,7 @@ class Search:
 
     def _windows(self, high: datetime | None) -> list[tuple[datetime, datetime]]:
         """Spans [low, high) to look at in history, newest first, each longer than the one before it."""
-        oldest = max(filter(None, (self._oldest(), self._wanted.start)))
+        oldest = max(filter(None, (history.begins(self._connection), self._wanted.start)))
         high = high or _END
         windows = []
         length = self._first_window
@@ -144,7 +146,7 @@ class Search:
     def _windows_from(self, position: Position | None) -> list[tuple[datetime, datetime]]:
         """The same, oldest first."""
         at = position and _within(position.at)
-        low = max(filter(None, (self._oldest(), self._wanted.start, at)))
+        low = max(filter(None, (history.begins(self._connection), self._wanted.start, at)))
         end = self._wanted.end or _END
         windows = []
         length = self._first_window
@@ -153,12 +155,6 @@ class Search:
             windows.append((low, min(high, end)))
             low, length = high, min(length * GROWTH, self._longest_window)
         return windows
-
-    def _oldest(self) -> datetime:
-        row = self._connection.execute(
-            "select from_at from pgtick.partition_windows where parent = 'finished_executions'"
-        ).fetchone()
-        return row[0] if row else _BEGINNING
 
     def _shape(
         self, position: Position | None, *, newer: bool = False, jobs: bool = False, excluded: bool = False
@@ -209,13 +205,12 @@ class Search:
         return cursor.execute(statement.sql, statement.constants | values, prepare=False).fetchall()
 
 
-_BEGINNING = datetime(2000, 1, 1, tzinfo=UTC)
 _END = datetime(2200, 1, 1, tzinfo=UTC)
 
 
 def _within(at: datetime | None) -> datetime | None:
     """A bound no further out than any execution can be."""
-    return at and min(max(at, _BEGINNING), _END)
+    return at and min(max(at, BEGINNING), _END)
 
 
 def _key(row: Row) -> tuple[datetime, str]:

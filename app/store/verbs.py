@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 import msgspec
@@ -14,8 +14,6 @@ from psycopg.rows import dict_row
 from app.domain.execution import ExecutionId
 from app.errors import PgtickError
 from app.store.pool import Connection
-
-PARTITIONS_AT_ONCE = timedelta(days=2)
 
 _DEFINITION = """
 select j.job_id, j.user_id, j.task_id, j.schedule_type, j.expression, j.timezone, j.run_at,
@@ -103,25 +101,6 @@ def run_now(connection: Connection, job_id: str) -> str:
 def skip(connection: Connection, job_id: str, at: datetime) -> str:
     """The id of the execution that is SKIPPED now."""
     return str(_value(connection, "select pgtick.skip_run(%s, %s)", job_id, at))
-
-
-def history_begins(connection: Connection) -> datetime:
-    """The earliest time for which executions can be recorded."""
-    row = connection.execute(
-        "select from_at from pgtick.partition_windows where parent = 'finished_executions'"
-    ).fetchone()
-    assert row is not None
-    at: datetime = row[0]
-    return at
-
-
-def make_history(connection: Connection, since: datetime) -> None:
-    """Makes a place for executions of times past, as far as history has none."""
-    edge = history_begins(connection)
-    while edge > since:
-        # A few at a time: every new partition costs locks until the end of its transaction.
-        edge = max(edge - PARTITIONS_AT_ONCE, since - timedelta(hours=1))
-        connection.execute("select pgtick.ensure_partitions(since => %s)", [edge])
 
 
 def backfill(connection: Connection, job_id: str, times: Sequence[datetime]) -> int:
