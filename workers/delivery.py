@@ -10,11 +10,24 @@ import psycopg
 from app.events import emit
 from app.store import queries
 from app.store.connections import is_retryable
-from workers.execution import Execution, Failed, Report, storable
+from workers.execution import Completed, Execution, Failed, Report, storable
 from workers.loop import Link
 
 HELD_PAUSE_S = 1.0
 """Pause between tries to report on rows that somebody else has locked."""
+CHARACTERS = 16 * 1024 * 1024
+"""Of results written in one statement: PostgreSQL takes no message beyond 1 GiB, and its time is limited."""
+
+
+def portion(reports: list[Report]) -> list[Report]:
+    """The first of these, one at least, whose results are not too much for one statement."""
+    characters = 0
+    for n, (_, outcome, _) in enumerate(reports):
+        if isinstance(outcome, Completed) and outcome.result is not None:
+            characters += len(outcome.result)
+            if characters > CHARACTERS and n:
+                return reports[:n]
+    return reports
 
 
 class Delivery:
@@ -57,9 +70,10 @@ class Delivery:
         if not self.held or time.monotonic() < self._held_until:
             return
         locked = await self._locked(self.held)
-        free = [report for report in self.held if report[0].claim_id not in locked]
-        self.held = [report for report in self.held if report[0].claim_id in locked]
-        self._held_until = time.monotonic() + HELD_PAUSE_S
+        unlocked = [report for report in self.held if report[0].claim_id not in locked]
+        free = portion(unlocked)
+        self.held = [report for report in self.held if report[0].claim_id in locked] + unlocked[len(free) :]
+        self._held_until = time.monotonic() + (HELD_PAUSE_S if free == unlocked else 0)
         try:
             await self.deliver(free)
         except BaseException:
@@ -107,5 +121,5 @@ class Delivery:
 
     async def _let_go(self, statement: str, execution: Execution) -> None:
         connection = await self._link.connection()
-        await connection.execute(statement, {"claim_id": execution.claim_id})
+        await connection.execute(statement, {"claims": [execution.claim_id]})
         self._claims.pop(execution.claim_id, None)

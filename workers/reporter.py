@@ -10,7 +10,7 @@ from app.clock import Clock
 from app.events import emit
 from app.settings import Settings
 from app.store import channel, queries
-from workers.delivery import Delivery
+from workers.delivery import Delivery, portion
 from workers.execution import Execution, Failed, Outcome, Released, Report
 from workers.loop import Link
 from workers.stats import Stats
@@ -80,7 +80,7 @@ class Reporter:
 
     async def tick(self) -> float:
         while self._queue:
-            batch = self._queue[: self._settings.report_batch]
+            batch = portion(self._queue[: self._settings.report_batch])
             await self._delivery.deliver(batch)
             del self._queue[: len(batch)]
         if self._awaited:
