@@ -2,7 +2,7 @@
 
 The children are forked by a nursery, `python -m workers.nursery`, which has imported the tasks already: a child of it
 starts in milliseconds. For each run the nursery gets one end of a socket pair; the child reads its request from it and
-writes its answer to it, and when it has ended the nursery adds how.
+writes its answer to it, and when it has ended its guardian adds how.
 """
 
 from __future__ import annotations
@@ -20,10 +20,16 @@ from typing import Any
 from app.events import emit
 from app.settings import Settings
 from workers.context import Context
-from workers.execution import Completed, Ended, Execution, Failed, Outcome, Snoozed, storable
+from workers.execution import Completed, Ended, Execution, Failed, Lost, Outcome, Snoozed, Unstartable, storable
 from workers.surroundings import surroundings
 
 ANSWER_LIMIT = 64 * 1024 * 1024
+PING = b"?"
+PING_S = 2.0
+"""Pause between questions to the nursery whether it is still there; it answers each."""
+HUNG_AFTER_S = 10.0
+START_S = 120.0
+"""Importing the tasks may take a nursery so long."""
 HEAR_OUT_S = 0.1
 """When the time of a run is over, what its child has said by then is read to the end, for so long at most."""
 
@@ -42,6 +48,7 @@ class Children:
         self.suspects = asyncio.Semaphore(settings.suspects)
         self._nursery: asyncio.subprocess.Process | None = None
         self._line: socket.socket | None = None
+        self._watching: asyncio.Task[None] | None = None
         self._starting = asyncio.Lock()
         self._surroundings = surroundings()
 
@@ -63,18 +70,23 @@ class Children:
             raise
         finally:
             writer.close()
+        if child.orphaned and not execution.suspect:
+            return Lost()
         return child.outcome()
 
     async def _conceive(self) -> socket.socket:
-        """Has the nursery fork a child; returns our end of the line to it."""
-        ours, theirs = socket.socketpair()
-        with theirs:
-            try:
-                await self._ask(theirs)
-            except OSError:
-                # The nursery has died: by the memory limit of the machine, or by a task that kills its parent.
-                self._close()
-                await self._ask(theirs)
+        """Has the nursery fork a child; returns our end of the line to it. Raises Unstartable."""
+        try:
+            ours, theirs = socket.socketpair()
+            with theirs:
+                try:
+                    await self._ask(theirs)
+                except ConnectionError:
+                    # The nursery has died: by the memory limit of the machine, or by somebody's hand.
+                    self._close()
+                    await self._ask(theirs)
+        except OSError as error:
+            raise Unstartable(f"no child can be started: {error}") from error
         ours.setblocking(False)
         return ours
 
@@ -88,7 +100,7 @@ class Children:
 
     async def _open(self) -> None:
         ours, theirs = socket.socketpair()
-        ours.settimeout(5)
+        ours.setblocking(False)
         with theirs:
             self._nursery = await asyncio.create_subprocess_exec(
                 *(sys.executable, "-m", "workers.nursery", str(theirs.fileno()), str(os.getpid())),
@@ -98,16 +110,43 @@ class Children:
             )
         self._line = ours
         emit("nursery_started", pid=self._nursery.pid)
+        self._watching = asyncio.create_task(self._watch(self._nursery, ours))
 
     def _close(self) -> None:
-        """The nursery ends when its line does."""
+        """The nursery has died; if it has not, it ends when its line does."""
+        if self._watching is not None:
+            self._watching.cancel()
         line, self._line = self._line, None
-        if line is not None:
+        if line is not None and self._nursery is not None:
+            emit("nursery_died", pid=self._nursery.pid, status=self._nursery.returncode)
             line.close()
+
+    async def _watch(self, nursery: asyncio.subprocess.Process, line: socket.socket) -> None:
+        """Kills a nursery that hangs, because it was stopped or for whatever reason; the next run has another.
+
+        As with the lease keeper, only time in which this loop came round counts.
+        """
+        silent_s, limit_s = 0.0, START_S
+        while silent_s < limit_s:
+            await asyncio.sleep(PING_S)
+            silent_s += PING_S
+            try:
+                line.send(PING)
+                answered = line.recv(4096)
+            except BlockingIOError:
+                continue
+            except OSError:
+                return
+            if not answered:
+                return  # it has died
+            silent_s, limit_s = 0.0, HUNG_AFTER_S
+        emit("nursery_hung", pid=nursery.pid, silent_s=silent_s)
+        with contextlib.suppress(ProcessLookupError):
+            nursery.kill()
 
 
 class Child:
-    """What comes from one child: {"pid": …}, {"result" or "error": …}, and {"status": …} once it has ended.
+    """What comes from one child: {"group": …}, {"result" or "error": …}, and {"status": …} once it has ended.
 
     Before its answer there may be any number of {"progress": …}.
     """
@@ -116,7 +155,7 @@ class Child:
         self._reader = reader
         self._kill_after_s = kill_after_s
         self._tell = tell
-        self._pid: int | None = None
+        self._group: int | None = None
         self._status: int | None = None
         self._answer: dict[str, Any] | None = None
         self._over = False
@@ -137,8 +176,8 @@ class Child:
                     said = json.loads(line)
                 except ValueError:
                     continue  # it died in the middle of its answer
-                if "pid" in said:
-                    self._pid = said["pid"]
+                if "group" in said:
+                    self._group = said["group"]
                 elif "status" in said:
                     self._status = said["status"]
                 elif "progress" in said:
@@ -159,17 +198,25 @@ class Child:
         for number in (signal.SIGTERM, signal.SIGKILL):
             if self._over:
                 return
-            if self._pid is not None:
+            if self._group is not None:
                 with contextlib.suppress(ProcessLookupError, PermissionError):
-                    os.killpg(self._pid, number)
+                    os.killpg(self._group, number)
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(self._kill_after_s):
                     await self.converse()
 
+    @property
+    def orphaned(self) -> bool:
+        """Whether its nursery has died, and it died with that."""
+        return self._status is None and self._answer is None
+
     def outcome(self) -> Outcome:
+        """Raises Unstartable."""
         if self._status is not None and self._status < 0:
             number = -self._status
             return Failed(f"process died, signal {number} ({signal.Signals(number).name})")
+        if self._answer is not None and "unstartable" in self._answer:
+            raise Unstartable(f"no child can be started: {self._answer['unstartable']}")
         if self._answer is None:
             how = "with its parent" if self._status is None else f"exit status {self._status}, without an answer"
             return Failed(f"process died, {how}")

@@ -138,6 +138,10 @@ class Unreadable(Exception):
     """A row that no worker can make sense of: trying again would not help."""
 
 
+class Unstartable(Exception):
+    """This worker's host has nothing left to start the run with, and it has not begun."""
+
+
 class NotJson(ValueError):
     """A result that cannot be stored. The task did its work, so it is not tried again."""
 
@@ -180,7 +184,12 @@ class Snoozed:
     seconds: float
 
 
-Outcome = Completed | Failed | Ended | Released | Snoozed
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """What ran it died, of something else: janitors judge it as they do what a dead worker has left."""
+
+
+Outcome = Completed | Failed | Ended | Released | Snoozed | Lost
 
 Report = tuple[Execution, Outcome, float]
 """An execution, how it ended, and when (seconds since the epoch, database clock)."""

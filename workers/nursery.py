@@ -15,7 +15,7 @@ import signal
 import socket
 import sys
 import threading
-from typing import Any
+from typing import Any, NoReturn
 
 from app import logs
 from app.settings import Settings
@@ -38,12 +38,15 @@ def die_with(parent: int) -> None:
 
 
 class Nursery:
-    """Forks children as lines come in, reaps them, and ends when its worker does."""
+    """Has children as lines come in, answers lines that bring none, and ends when its worker does.
+
+    Each child has a guardian for its parent, which says how it ended: whoever kills that kills no other child.
+    """
 
     def __init__(self, line: socket.socket, settings: Settings) -> None:
         self._line = line
         self._settings = settings
-        self._children: dict[int, socket.socket] = {}
+        self._guardians: dict[int, socket.socket] = {}
         # A process with several threads must not be forked: its children start from scratch.
         self._fork_only = count_threads() == 1
         self._awake, self._wake = socket.socketpair()
@@ -52,10 +55,12 @@ class Nursery:
 
     def run(self) -> None:
         signal.signal(signal.SIGCHLD, lambda number, frame: None)
-        for number in (signal.SIGINT, signal.SIGTERM):  # a drain lets children end; it ends with its line
+        # A drain lets children end; this ends with its line.
+        for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, signal.SIG_IGN)
         signal.set_wakeup_fd(self._wake.fileno())
         gc.freeze()
+        self._line.send(b"!")  # up, and heard of within seconds from now on
         with selectors.DefaultSelector() as selector:
             selector.register(self._line, selectors.EVENT_READ)
             selector.register(self._awake, selectors.EVENT_READ)
@@ -72,42 +77,70 @@ class Nursery:
         message, descriptors, _, _ = socket.recv_fds(self._line, 1, 1)
         if not message:
             return False
+        if not descriptors:
+            self._line.send(message)
+            return True
         theirs = socket.socket(fileno=descriptors[0])
+        theirs.setblocking(True)  # a task may have set another default in the worker
         os.set_inheritable(theirs.fileno(), False)
         nursery = os.getpid()
-        pid = os.fork()
+        pid = fork(theirs)
         if pid == 0:
             signal.set_wakeup_fd(-1)
-            for each in (*self._children.values(), self._line, self._awake, self._wake):
+            for each in (*self._guardians.values(), self._line, self._awake, self._wake):
                 each.close()
-            for number in (signal.SIGCHLD, signal.SIGTERM):
-                signal.signal(number, signal.SIG_DFL)
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             os.setpgid(0, 0)
             die_with(nursery)
-            if self._fork_only:
-                run_child(theirs, self._settings)
-            os.set_inheritable(theirs.fileno(), True)
-            os.execv(sys.executable, [sys.executable, "-m", "workers.nursery", str(theirs.fileno())])
-        self._children[pid] = theirs
+            self._guard(theirs)
+        if pid is not None:
+            self._guardians[pid] = theirs
         return True
 
+    def _guard(self, theirs: socket.socket) -> NoReturn:
+        guardian = os.getpid()
+        pid = fork(theirs)
+        if pid is None:
+            os._exit(0)
+        if pid:
+            status = os.waitpid(pid, 0)[1]
+            tell(theirs, {"status": os.waitstatus_to_exitcode(status)})
+            os._exit(0)
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        die_with(guardian)
+        if self._fork_only:
+            run_child(theirs, self._settings)
+        os.set_inheritable(theirs.fileno(), True)
+        os.execv(sys.executable, [sys.executable, "-m", "workers.nursery", str(theirs.fileno())])
+
     def _reap(self) -> None:
-        while self._children:
+        while self._guardians:
             pid, status = os.waitpid(-1, os.WNOHANG)
             if pid == 0:
                 return
-            line = self._children.pop(pid, None)
+            line = self._guardians.pop(pid, None)
             if line is not None:
-                tell(line, {"status": os.waitstatus_to_exitcode(status)})
+                if status:  # its child has killed it, and died with it
+                    tell(line, {"status": os.waitstatus_to_exitcode(status)})
                 with contextlib.suppress(OSError):
                     line.shutdown(socket.SHUT_RDWR)  # also for what the child has left behind
                 line.close()
 
     def _end(self) -> None:
-        for pid in self._children:
+        for pid in self._guardians:
             with contextlib.suppress(OSError):
                 os.killpg(pid, signal.SIGKILL)
         os._exit(0)
+
+
+def fork(line: socket.socket) -> int | None:
+    """As os.fork; None when the system has no process left, which the line is told, and closed."""
+    try:
+        return os.fork()
+    except OSError as error:
+        with line:
+            tell(line, {"unstartable": str(error)})
+        return None
 
 
 def count_threads() -> int:
@@ -121,19 +154,27 @@ def count_threads() -> int:
 # ── a child ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def run_child(line: socket.socket, settings: Settings) -> None:
+def run_child(line: socket.socket, settings: Settings) -> NoReturn:
     """Runs the one execution that comes in on the line, answers, and ends this process."""
-    tell(line, {"pid": os.getpid()})
+    pid = os.getpid()
+    if not tell(line, {"group": os.getpgrp()}):
+        os._exit(0)  # the nursery was stopped, and nobody has waited
     with line.makefile("rb") as incoming:
         request = json.loads(incoming.read())
-    tell(line, answer_to(request, settings, line))
+    answer = answer_to(request, settings, line)
+    if os.getpid() == pid:  # and not what the task has forked
+        tell(line, answer)
     logs.flush_output()
     os._exit(0)
 
 
-def tell(line: socket.socket, facts: dict[str, Any]) -> None:
-    with contextlib.suppress(OSError):  # nobody listens any more: the execution was given up
+def tell(line: socket.socket, facts: dict[str, Any]) -> bool:
+    """Returns whether anybody listens: the execution may have been given up."""
+    try:
         line.sendall(json.dumps(facts).encode() + b"\n")
+    except OSError:
+        return False
+    return True
 
 
 class Line(dict[int, str]):

@@ -22,7 +22,9 @@ from workers.execution import (
     NotJson,
     Outcome,
     Released,
+    Snoozed,
     Unreadable,
+    Unstartable,
     encode_result,
     failure,
     outcome_of,
@@ -33,6 +35,8 @@ from workers.threads import Threads
 
 PRECISION_S = 0.001
 """Resolution of the event loop's timers."""
+UNSTARTABLE_S = 5.0
+"""Pause before another try to start what this host, or another, may have something left for by then."""
 GIVE_UP_S = 1.0
 """A run that was stopped in every way gets so long to come to its end."""
 TOO_LATE = "it could not start in time: its deadline passed, or a newer occurrence came (expires_after_s, missed)"
@@ -174,6 +178,9 @@ class Runner:
             return await self._within_timeout(execution, execution.task.function(**parameters))
         except (Unreadable, NotJson) as error:
             return Failed(storable(str(error)), final=True)
+        except Unstartable as error:
+            emit("run_unstartable", execution_id=execution.execution_id, task_id=execution.task.task_id, error=error)
+            return Snoozed(UNSTARTABLE_S)
         except asyncio.CancelledError as error:
             if execution.interrupted:
                 raise

@@ -5,11 +5,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ctypes
+import os
 import threading
 from collections import deque
 from collections.abc import Callable
 from queue import SimpleQueue
 from typing import Any
+
+from workers.execution import Unstartable
 
 
 class Stop(BaseException):
@@ -67,15 +70,21 @@ class Threads:
     def __init__(self) -> None:
         self._idle: deque[SimpleQueue[Call]] = deque()
         self._count = 0
+        self._pid = os.getpid()
 
     def start(self, function: Callable[[], Any]) -> Call:
+        """Raises Unstartable when the system has no thread left."""
         call = Call(function)
         try:
             inbox = self._idle.pop()
         except IndexError:
             inbox = SimpleQueue()
             self._count += 1
-            threading.Thread(target=self._work, args=[inbox], name=f"task-{self._count}", daemon=True).start()
+            thread = threading.Thread(target=self._work, args=[inbox], name=f"task-{self._count}", daemon=True)
+            try:
+                thread.start()
+            except RuntimeError as error:
+                raise Unstartable(str(error)) from error
         inbox.put(call)
         return call
 
@@ -83,6 +92,8 @@ class Threads:
         while True:
             call = inbox.get()
             outcome = call.run()
+            if os.getpid() != self._pid:  # the function has forked, and this is what it has forked
+                os._exit(0)
             if call.interrupted:
                 call.tell(outcome)
                 return

@@ -1,4 +1,4 @@
-"""Which way out of running_executions each outcome takes: complete, retry, finish or release."""
+"""Which way out of running_executions each outcome takes: complete, retry, finish, release or disown."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 from app.clock import in_utc
 from app.domain.retry import DAY_S
 from app.store import arrays, queries
-from workers.execution import Completed, Ended, Execution, Failed, Report, Snoozed
+from workers.execution import Completed, Ended, Execution, Failed, Lost, Report, Snoozed
 
 
 def transitions(batch: Sequence[Report], worker_id: int) -> list[tuple[str, dict[str, str]]]:
@@ -19,6 +19,7 @@ def transitions(batch: Sequence[Report], worker_id: int) -> list[tuple[str, dict
     retried: list[tuple[Any, ...]] = []
     finished: list[tuple[Any, ...]] = []
     released: list[tuple[Any, ...]] = []
+    lost: list[tuple[Any, ...]] = []
     for execution, outcome, at in sorted(batch, key=lambda report: report[0].claim_id):
         claim_id, started_at = execution.claim_id, execution.started_at
         if isinstance(outcome, Completed):
@@ -32,6 +33,8 @@ def transitions(batch: Sequence[Report], worker_id: int) -> list[tuple[str, dict
         elif isinstance(outcome, Ended):
             error = _error(execution, outcome.reason, at, worker_id)
             finished.append((claim_id, outcome.status, started_at, at, error, outcome.charged))
+        elif isinstance(outcome, Lost):
+            lost.append((claim_id,))
         else:
             put_off_to = at + _bounded(outcome.seconds) if isinstance(outcome, Snoozed) else None
             released.append((claim_id, put_off_to))
@@ -40,6 +43,7 @@ def transitions(batch: Sequence[Report], worker_id: int) -> list[tuple[str, dict
         (queries.retry, ("claims", "due", "errors"), retried),
         (queries.finish, ("claims", "statuses", "started", "finished", "errors", "charged"), finished),
         (queries.release, ("claims", "due"), released),
+        (queries.disown, ("claims",), lost),
     )
     return [(statement, arrays.columns(names, rows)) for statement, names, rows in ways if rows]
 

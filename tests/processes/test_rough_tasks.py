@@ -22,6 +22,11 @@ OURS = "pg_stat_activity where datname = current_database() and application_name
 TASKS = "tests.support.tasks,tests.support.rough_tasks"
 
 
+def nursery(worker: Worker) -> psutil.Process:
+    (found,) = (p for p in psutil.Process(worker.pid).children() if "workers.nursery" in p.cmdline())
+    return found
+
+
 @pytest.fixture
 def freed(tmp_path: Path) -> Iterator[Path]:
     """A file that tasks wait for; it is there after the test at the latest."""
@@ -30,6 +35,12 @@ def freed(tmp_path: Path) -> Iterator[Path]:
 
 
 # ── processes that tasks fork ────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_what_an_isolated_task_has_forked_does_not_speak_for_it(fleet: Fleet) -> None:
+    fleet.start(tasks=TASKS)
+    failed = fleet.until(fleet.post("fork_and_exit"), "FAILED")
+    assert failed["error"] == "process died, exit status 3, without an answer"
 
 
 # ── what there is of the host ────────────────────────────────────────────────────────────────────────────────────────
@@ -45,7 +56,56 @@ def test_results_that_are_too_much_for_one_statement_are_stored(fleet: Fleet) ->
 # ── what a process has one of ────────────────────────────────────────────────────────────────────────────────────────
 
 
+def test_a_default_timeout_of_sockets_is_none_of_ours(fleet: Fleet) -> None:
+    fleet.start(tasks=TASKS)
+    fleet.until(fleet.post("default_timeout"), "COMPLETED")
+    job = fleet.post("large_text_from_a_child", parameters={"characters": 4_000_000})
+    assert len(fleet.until(job, "COMPLETED")["result"]) == 4_000_000
+
+
 # ── the nursery of isolated runs ─────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_task_that_kills_its_parent_harms_no_other(fleet: Fleet) -> None:
+    fleet.start(tasks=TASKS)
+    neighbour = fleet.post("child_nap", parameters={"seconds": 3}, max_retries=0)
+    fleet.until_started(neighbour)
+    failed = fleet.until(fleet.post("kill_parent"), "FAILED")
+    assert [e["error"] for e in failed["errors"]] == ["process died, signal 9 (SIGKILL)"] * 2
+    assert (done := fleet.until(neighbour, "COMPLETED"))["losses"] == 0
+    assert len(fleet.ledger.starts(done["job_id"])) == 1
+
+
+def test_runs_of_a_nursery_that_was_killed_start_again_uncharged(fleet: Fleet) -> None:
+    worker = fleet.start()
+    jobs = [fleet.post("child_nap", parameters={"seconds": 3}, max_retries=0) for _ in range(2)]
+    for job in jobs:
+        fleet.until_started(job)
+    nursery(worker).kill()
+    for job in jobs:
+        done = fleet.until(job, "COMPLETED")
+        assert (done["attempt"], done["losses"]) == (1, 1)
+    assert worker.says("nursery_died")
+
+
+def test_a_nursery_that_was_stopped_has_a_successor(fleet: Fleet) -> None:
+    worker = fleet.start()
+    fleet.until(fleet.post("child_nap"), "COMPLETED")
+    nursery(worker).suspend()
+    fleet.until(fleet.post("child_nap", max_retries=0), "COMPLETED")
+    assert worker.says("nursery_hung")
+
+
+def test_a_run_that_was_given_up_does_not_start_when_its_nursery_goes_on(fleet: Fleet) -> None:
+    worker = fleet.start(kill_after_s=0.5)
+    fleet.until(fleet.post("child_nap"), "COMPLETED")
+    stopped = nursery(worker)
+    stopped.suspend()
+    job = fleet.post("child_nap", timeout_s=0.5, max_retries=0)
+    fleet.until(job, "FAILED")
+    stopped.resume()
+    fleet.until(fleet.post("child_nap"), "COMPLETED")  # which it is asked for after that
+    assert not fleet.ledger.starts(job)
 
 
 # ── the terminal, the lock of a table ────────────────────────────────────────────────────────────────────────────────

@@ -1,2 +1,2 @@
--- Ends a claim without storing anything.
-delete from pgtick.running_executions where claim_id = %(claim_id)s
+-- Ends claims without storing anything.
+delete from pgtick.running_executions where claim_id = any (%(claims)s::int8[])

@@ -1,0 +1,27 @@
+"""A nursery lives through what its host has no more of."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+
+import pytest
+
+from app.settings import Settings
+from workers.nursery import Nursery
+
+
+def test_a_nursery_that_cannot_fork_says_so_and_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fork() -> int:
+        raise BlockingIOError("Resource temporarily unavailable")
+
+    monkeypatch.setattr(os, "fork", fork)
+    worker, line = socket.socketpair()
+    ours, theirs = socket.socketpair()
+    with worker, line, ours:
+        with theirs:
+            socket.send_fds(worker, [b"\n"], [theirs.fileno()])
+        nursery = Nursery(line, Settings.from_environment({"DATABASE_URL": "postgresql:///x"}))
+        assert nursery._conceive()
+        assert json.loads(ours.makefile().read()) == {"unstartable": "Resource temporarily unavailable"}
