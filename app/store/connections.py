@@ -125,7 +125,20 @@ def conninfo(url: str | None = None, **overrides: Any) -> str:
     given = parsed(url)
     # In no other encoding: what cannot be written in it would fail all that come along, too.
     own = {"application_name": "pgtick", **given, **overrides, "client_encoding": "UTF8"}
-    return make_conninfo(**{**DEFAULTS, **own})
+    around = {} if "service" in given else environment()
+    return make_conninfo(**{**around, **DEFAULTS, **own})
+
+
+@functools.cache
+def environment() -> dict[str, str]:
+    """What libpq would take from PGHOST, PGPASSWORD and the like, as they were when this process asked first.
+
+    Tasks set them for programs that they start, and connections that are opened later go where the first ones went.
+    """
+    if service := os.environ.get("PGSERVICE"):
+        return {"service": service}  # which comes before the others
+    options = [(each.keyword.decode(), (each.envvar or b"").decode()) for each in psycopg.pq.Conninfo.get_defaults()]
+    return {keyword: os.environ[name] for keyword, name in options if name in os.environ}
 
 
 def assignments(settings: Mapping[str, str], command: str = "set") -> str:
@@ -143,11 +156,13 @@ def set_up(connection: psycopg.Connection[Any], settings: Mapping[str, str] = Ma
     return pooled
 
 
-def connect(url: str | None = None, **overrides: Any) -> psycopg.Connection[Any]:
+def connect(
+    url: str | None = None, settings: Mapping[str, str] = MappingProxyType({}), **overrides: Any
+) -> psycopg.Connection[Any]:
     """A connection in autocommit mode that prepares nothing; the caller closes it."""
     connection = psycopg.connect(conninfo(url, **overrides), autocommit=True, prepare_threshold=None)
     try:
-        set_up(connection)
+        set_up(connection, settings)
     except BaseException:
         connection.close()
         raise

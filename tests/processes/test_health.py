@@ -195,3 +195,32 @@ def test_a_worker_waits_for_a_database_that_was_not_migrated(fleet: Fleet, syste
         worker.ready()
         assert len(worker.says("schema_missing")) == 1
         worker.close()
+
+
+def test_a_notify_socket_that_nobody_reads_holds_nothing_up(fleet: Fleet, tmp_path: Path) -> None:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as unread:
+        unread.bind(str(tmp_path / "notify"))
+        fleet.start(NOTIFY_SOCKET=tmp_path / "notify", WATCHDOG_USEC=10_000)
+        full_at = time.monotonic() + 3
+        eventually(lambda: time.monotonic() > full_at)
+        fleet.until(fleet.post("nap"), "COMPLETED", timeout=5)
+
+
+def test_neither_does_one_that_there_is_no_descriptor_for(fleet: Fleet, systemd: Systemd, tmp_path: Path) -> None:
+    worker = start(fleet, systemd, tasks="tests.support.tasks,tests.support.rough_tasks")
+    freed = tmp_path / "freed"
+    fleet.post("use_up_descriptors", parameters={"path": str(freed)})
+    eventually(Path(f"{freed}.taken").exists)
+    silent_until = time.monotonic() + 2
+    eventually(lambda: time.monotonic() > silent_until)
+    fed = len(systemd.said("WATCHDOG=1"))
+    freed.touch()
+    eventually(lambda: len(systemd.said("WATCHDOG=1")) > fed + 2)
+    assert worker.process.poll() is None
+
+
+def test_the_watchdog_is_fed_whatever_tasks_have_made_of_the_environment(fleet: Fleet, systemd: Systemd) -> None:
+    start(fleet, systemd, tasks="tests.support.tasks,tests.support.rough_tasks")
+    fleet.until(fleet.post("set_environment"), "COMPLETED")
+    fed = len(systemd.said("WATCHDOG=1"))
+    eventually(lambda: len(systemd.said("WATCHDOG=1")) > fed + 2)

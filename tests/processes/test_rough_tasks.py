@@ -63,6 +63,16 @@ def test_a_default_timeout_of_sockets_is_none_of_ours(fleet: Fleet) -> None:
     assert len(fleet.until(job, "COMPLETED")["result"]) == 4_000_000
 
 
+def test_connections_go_where_the_environment_said_at_the_start(fleet: Fleet) -> None:
+    given = conninfo_to_dict(fleet.dsn)
+    around = {f"PG{name.upper()}": given[name] for name in ("host", "port", "user", "password") if name in given}
+    fleet.start(f"postgresql:///{given['dbname']}", tasks=TASKS, **around)
+    elsewhere = {"PGHOST": "127.0.0.2", "PGUSER": "somebody", "PGPASSWORD": "wrong"}
+    fleet.until(fleet.post("set_environment", parameters=elsewhere), "COMPLETED")
+    terminate_backends(fleet.connection)
+    fleet.until(fleet.post("nap"), "COMPLETED", timeout=10)
+
+
 # ── the nursery of isolated runs ─────────────────────────────────────────────────────────────────────────────────────
 
 
