@@ -1,9 +1,9 @@
 """The process that keeps a worker's leases: `python -m workers.lease_keeper`, started by `workers.leases`.
 
 A process of its own, because a task may hold the interpreter of the worker for as long as it likes. It renews whatever
-the database says the worker has claimed, until the worker's end of its standard input closes: then the worker has
-died, and the keeper, who knows it first, says so. A worker that was stopped (SIGSTOP, a debugger) does no work: its
-leases are left to run out.
+the database says the worker has claimed, until the worker's end of its standard input closes, or what a task has forked
+holds it open but the keeper is its child no more: then the worker has died, and the keeper, who knows it first, says
+so. A worker that was stopped (SIGSTOP, a debugger) does no work: its leases are left to run out.
 
 Lines of JSON come in, with what changed of the worker's facts, each second at least: when none does, a task blocks the
 worker's event loop, which only the keeper can tell others. One line goes out after each round.
@@ -72,6 +72,7 @@ class Keeper:
 
     def __init__(self, settings: Settings, worker_pid: int) -> None:
         self._settings = settings
+        self._limit_s = min(HUNG_AFTER_S, settings.lease_s / 3)
         self._worker_pid = worker_pid
         self._facts: dict[str, Any] = {}
         self._told = threading.Event()
@@ -81,11 +82,18 @@ class Keeper:
         self._busy = threading.Lock()
         self._answers = Answers()
         self._connection: psycopg.Connection[Any] | None = None
+        self._keeping_since: float | None = None
 
     def run(self) -> None:
-        threading.Thread(target=self._listen, daemon=True).start()
-        self._told.wait()
+        # All threads there will be: a task that takes every one the system has must not keep leases from being kept.
+        for work in (self._listen, self._cut_what_hangs):
+            threading.Thread(target=work, daemon=True).start()
+        while not self._told.wait(self._settings.renew_s) and not self._is_orphan():
+            pass
         while not self._over:
+            if self._is_orphan():
+                self._bury()
+                os._exit(0)
             self._told.clear()
             started = time.monotonic()
             pause = self._settings.renew_s
@@ -111,10 +119,13 @@ class Keeper:
             self._bury()
             os._exit(0)
 
+    def _is_orphan(self) -> bool:
+        return os.getppid() != self._worker_pid
+
     def _bury(self) -> None:
         """The worker has died, and nobody else knows it yet: what it had claimed need not wait for its lease."""
         time.sleep(CHILDREN_DIE_S)
-        if not self._busy.acquire(timeout=HUNG_AFTER_S):
+        if not self._busy.acquire(timeout=BURIAL_S):
             return
         deadline = time.monotonic() + BURIAL_S
         while time.monotonic() < deadline:
@@ -141,7 +152,9 @@ class Keeper:
     def _guarded_round(self) -> dict[str, Any]:
         try:
             if self._connection is None or self._connection.closed:
-                self._connection = connect(self._settings.database_url, application_name="pgtick leases")
+                # A backend waits for a lock on when its client has gone: those of many rounds would add up.
+                patience = {"lock_timeout": f"{self._limit_s / 2 * 1000:.0f}ms"}
+                self._connection = connect(self._settings.database_url, patience, application_name="pgtick leases")
             return self._keep(self._connection)
         except Exception as error:
             connection, self._connection = self._connection, None
@@ -154,18 +167,23 @@ class Keeper:
     def _keep(self, connection: psycopg.Connection[Any]) -> dict[str, Any]:
         lease = timedelta(seconds=self._settings.lease_s)
         renew = timedelta(seconds=self._settings.renew_s)
-        hung = threading.Timer(min(HUNG_AFTER_S, self._settings.lease_s / 3), cut, [connection])
-        hung.start()
         try:
-            sent = time.monotonic()
+            sent = self._keeping_since = time.monotonic()
             facts = {**self._facts, "lease": lease, "renew": renew, "blocked_s": self._blocked_s()}
             row = connection.execute(queries.keep_alive, facts).fetchone()
             database_clock = read_clock(connection)
         finally:
-            hung.cancel()
+            self._keeping_since = None
         assert row is not None
         names = ("drain", "standing", "cancelled", "revoked")
         return {**dict(zip(names, row, strict=True)), "sent": sent, "clock": database_clock}
+
+    def _cut_what_hangs(self) -> None:
+        while True:
+            time.sleep(self._limit_s / 8)
+            since, connection = self._keeping_since, self._connection
+            if since is not None and connection is not None and time.monotonic() - since > self._limit_s:
+                cut(connection)
 
     def _look_for_findings(self, connection: psycopg.Connection[Any]) -> None:
         """In place of the worker's janitor, which comes round no more than the rest of it."""
@@ -207,7 +225,7 @@ def main() -> None:
         signal.signal(number, signal.SIG_IGN)
     settings = Settings.from_environment()
     logs.set_up(settings)
-    Keeper(settings, os.getppid()).run()
+    Keeper(settings, int(sys.argv[1])).run()
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import os
 import sys
 import time
 from collections.abc import Callable
@@ -22,6 +23,10 @@ LINE_LIMIT = 16 * 1024 * 1024
 TELL_S = 1.0
 START_S = 15.0
 """A keeper that has just been started may take so long to say its first word."""
+START_AGAIN_S = 0.5
+"""Pause before another try to start one."""
+END_S = 1.0
+"""To hear of the end of a keeper that says nothing more may take so long."""
 CONNECT_S = 4.0
 """To connect to a server that does not answer may take a keeper so long."""
 STEPS = 4
@@ -73,13 +78,18 @@ class Leases:
         """Until `stop`; a keeper that dies has a successor at once."""
         try:
             while not self._stopping:
-                process = self._process = await asyncio.create_subprocess_exec(
-                    *(sys.executable, "-m", "workers.lease_keeper"),
-                    stdin=asyncio.subprocess.PIPE,
-                    stdout=asyncio.subprocess.PIPE,
-                    limit=LINE_LIMIT,
-                    **self._surroundings,
-                )
+                try:
+                    process = self._process = await asyncio.create_subprocess_exec(
+                        *(sys.executable, "-m", "workers.lease_keeper", str(os.getpid())),
+                        stdin=asyncio.subprocess.PIPE,
+                        stdout=asyncio.subprocess.PIPE,
+                        limit=LINE_LIMIT,
+                        **self._surroundings,
+                    )
+                except OSError as error:  # no descriptor or process left, for a task has them all
+                    self._failed(f"no lease keeper can be started: {error}", retryable=False)
+                    await asyncio.sleep(START_AGAIN_S)
+                    continue
                 beside = [asyncio.create_task(self._tell(process)), asyncio.create_task(self._watch(process))]
                 try:
                     await self._hear(process)
@@ -87,8 +97,12 @@ class Leases:
                     for each in beside:
                         each.cancel()
                     if process.returncode is None and not self._stopping:
-                        process.kill()
-                status = await process.wait()
+                        with contextlib.suppress(ProcessLookupError):
+                            process.kill()
+                status = None
+                with contextlib.suppress(TimeoutError):  # where a task has changed what becomes of SIGCHLD
+                    async with asyncio.timeout(END_S):
+                        status = await process.wait()
                 if not self._stopping:
                     emit("lease_keeper_died", status=status)
                     await asyncio.sleep(0.1)
@@ -106,6 +120,12 @@ class Leases:
             process.stdin.close()
             async with asyncio.timeout(STOP_S):
                 await process.wait()
+
+    def let_go(self) -> None:
+        """Closes our end of the keeper's input here alone, in what a task has forked."""
+        if self._process is not None and self._process.stdin is not None:
+            with contextlib.suppress(OSError, ValueError):
+                os.close(self._process.stdin.transport.get_extra_info("pipe").fileno())
 
     def tell(self) -> None:
         """Lets the keeper know at once that the worker's state has changed."""

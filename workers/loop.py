@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import os
 import random
 import time
 from collections.abc import Awaitable, Callable, Mapping
@@ -16,6 +18,8 @@ from app.store.connections import POOLED, SESSION, STYLE, assignments, conninfo,
 
 FIRST_BACKOFF_S = 0.05
 LONGEST_BACKOFF_S = 2.0
+PATIENCE = {"lock_timeout": "3s"}
+"""Shorter than the time of a tick: a backend waits for a lock on when its client has gone, and these would add up."""
 SAY_AGAIN_S = 60.0
 """A loop that keeps failing in the same way says so again after that time."""
 
@@ -31,7 +35,7 @@ class Link:
     def __init__(
         self, name: str, url: str, settings: Mapping[str, str] = MappingProxyType({}), *, prepares: bool = False
     ) -> None:
-        self._settings = settings
+        self._settings = {**PATIENCE, **settings}
         self._prepares = prepares
         self._url = url
         self._conninfo = conninfo(url, application_name=f"pgtick {name}")
@@ -71,6 +75,12 @@ class Link:
         """Prepares no more where the server does not know what was prepared: a pooler nobody told us of."""
         if isinstance(error, psycopg.errors.InvalidSqlStatementName | psycopg.errors.DuplicatePreparedStatement):
             self._prepares = False
+
+    def let_go(self) -> None:
+        """Closes the connection here alone, in what a task has forked: it is the worker's, and ends with that."""
+        if self._connection is not None:
+            with contextlib.suppress(OSError, psycopg.Error):
+                os.close(self._connection.pgconn.socket)
 
     def cut(self) -> None:
         """Ends the connection under a call that hangs."""

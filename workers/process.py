@@ -38,7 +38,7 @@ LISTEN_LIMIT_S = 7.0
 
 
 class Worker:
-    """Claims, runs and reports until SIGTERM or SIGINT. All workers are equal; any of them may die at any time."""
+    """Claims, runs and reports until SIGTERM or SIGINT. All workers are equal; any may die at any time."""
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
@@ -130,6 +130,9 @@ class Worker:
         }
         limits = {"claims": CLAIM_LIMIT_S, "reports": REPORT_LIMIT_S, "listener": LISTEN_LIMIT_S}
         self.loops = {name: Loop(name, tick, links[name], limit_s=limits.get(name, 15)) for name, tick in ticks.items()}
+        # What a task forks may live longer than this process, whose end server and lease keeper must see all the same.
+        for let_go in (*(link.let_go for link in links.values()), self.leases.let_go):
+            os.register_at_fork(after_in_child=let_go)
 
     async def _start(self) -> None:
         loop = asyncio.get_running_loop()

@@ -37,6 +37,49 @@ def freed(tmp_path: Path) -> Iterator[Path]:
 # ── processes that tasks fork ────────────────────────────────────────────────────────────────────────────────────────
 
 
+def test_what_a_task_has_forked_does_not_keep_the_leases_of_a_dead_worker(fleet: Fleet, freed: Path) -> None:
+    worker = fleet.start(tasks=TASKS)
+    fleet.until(fleet.post("fork", parameters={"seconds": 40}), "COMPLETED")
+    job = fleet.post("once_freed", parameters={"path": str(freed)})
+    fleet.until_started(job)
+    fleet.start(tasks=TASKS)
+    worker.kill()
+    fleet.until_started(job, times=2, timeout=10)
+
+
+def test_nor_its_connections(fleet: Fleet) -> None:
+    worker = fleet.start(tasks=TASKS)
+    fleet.until(fleet.post("fork", parameters={"seconds": 40}), "COMPLETED")
+    worker.kill()
+    fleet.eventually(f"select not exists (select from {OURS})", timeout=10)
+
+
+def test_a_lease_keeper_that_is_not_its_workers_child_any_more_says_that_this_has_died(fleet: Fleet) -> None:
+    """Although somebody holds the worker's end of its input open."""
+    worker = fleet.start()
+    worker.kill()
+    keeper = subprocess.Popen(
+        [sys.executable, "-m", "workers.lease_keeper", str(worker.pid)],
+        cwd=CHECKOUT,
+        env=clean_environment(**worker.environment, DATABASE_URL=fleet.dsn),
+        stdin=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    with keeper:
+        assert keeper.stdin is not None
+        assert keeper.stderr is not None
+        keeper.stdin.write(b'{"worker_id": 1, "state": "RUNNING"}\n')
+        keeper.stdin.flush()
+        assert keeper.wait(10) == 0
+        assert b" worker_died " in keeper.stderr.read()
+
+
+def test_a_thread_that_a_task_has_forked_goes_no_further(fleet: Fleet) -> None:
+    fleet.start(tasks=TASKS)
+    pid = fleet.until(fleet.post("fork_and_return"), "COMPLETED")["result"]
+    eventually(lambda: not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE)
+
+
 def test_what_an_isolated_task_has_forked_does_not_speak_for_it(fleet: Fleet) -> None:
     fleet.start(tasks=TASKS)
     failed = fleet.until(fleet.post("fork_and_exit"), "FAILED")
@@ -44,6 +87,24 @@ def test_what_an_isolated_task_has_forked_does_not_speak_for_it(fleet: Fleet) ->
 
 
 # ── what there is of the host ────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_task_that_uses_up_all_descriptors_costs_no_lease_and_no_attempt(fleet: Fleet, freed: Path) -> None:
+    worker = fleet.start(tasks=TASKS, lease_s=20)
+    long = fleet.post("once_freed", parameters={"path": f"{freed}.later"})
+    fleet.until_started(long)
+    fleet.post("use_up_descriptors", parameters={"path": str(freed)})
+    eventually(lambda: Path(f"{freed}.taken").exists() and Path(f"{freed}.taken").read_bytes())
+    child = fleet.post("child_nap")
+    worker.keeper().kill()
+    eventually(lambda: worker.says("loop_failed", loop="leases"))
+    eventually(lambda: worker.says("run_unstartable"))
+    freed.touch()
+    eventually(lambda: worker.says("loop_recovered", loop="leases"))
+    Path(f"{freed}.later").touch()
+    assert fleet.until(long, "COMPLETED")["losses"] == 0
+    assert (done := fleet.until(child, "COMPLETED"))["attempt"] == 1
+    assert done["errors"] is None
 
 
 def test_results_that_are_too_much_for_one_statement_are_stored(fleet: Fleet) -> None:
@@ -71,6 +132,14 @@ def test_connections_go_where_the_environment_said_at_the_start(fleet: Fleet) ->
     fleet.until(fleet.post("set_environment", parameters=elsewhere), "COMPLETED")
     terminate_backends(fleet.connection)
     fleet.until(fleet.post("nap"), "COMPLETED", timeout=10)
+
+
+def test_a_task_that_ignores_children_does_not_hide_the_end_of_the_lease_keeper(fleet: Fleet) -> None:
+    worker = fleet.start(tasks=TASKS, lease_s=20)
+    fleet.until(fleet.post("ignore_children"), "COMPLETED")
+    worker.keeper().kill()
+    eventually(lambda: worker.says("lease_keeper_died"))
+    assert fleet.until(fleet.post("nap", parameters={"seconds": 3}), "COMPLETED")["losses"] == 0
 
 
 # ── the nursery of isolated runs ─────────────────────────────────────────────────────────────────────────────────────
@@ -119,3 +188,17 @@ def test_a_run_that_was_given_up_does_not_start_when_its_nursery_goes_on(fleet: 
 
 
 # ── the terminal, the lock of a table ────────────────────────────────────────────────────────────────────────────────
+
+
+def test_connections_that_wait_for_a_table_do_not_add_up(fleet: Fleet) -> None:
+    fleet.start()
+    count = f"select count(*) from {OURS}"
+    with psycopg.connect(fleet.owner) as connection:
+        connection.execute("lock table pgtick.running_executions in access exclusive mode")
+        until = time.monotonic() + 15
+        most = 0
+        while time.monotonic() < until:
+            most = max(most, fleet.value(count))
+            time.sleep(0.2)
+    assert most <= 9
+    fleet.until(fleet.post("nap"), "COMPLETED", timeout=10)
