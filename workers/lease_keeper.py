@@ -221,7 +221,7 @@ def is_stopped(pid: int) -> bool:
 
 def main() -> None:
     # A drain goes on until the worker says that it is over.
-    for number in (signal.SIGINT, signal.SIGTERM):
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     settings = Settings.from_environment()
     logs.set_up(settings)

@@ -56,7 +56,7 @@ class Nursery:
     def run(self) -> None:
         signal.signal(signal.SIGCHLD, lambda number, frame: None)
         # A drain lets children end; this ends with its line.
-        for number in (signal.SIGINT, signal.SIGTERM):
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, signal.SIG_IGN)
         signal.set_wakeup_fd(self._wake.fileno())
         gc.freeze()

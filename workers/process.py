@@ -38,7 +38,7 @@ LISTEN_LIMIT_S = 7.0
 
 
 class Worker:
-    """Claims, runs and reports until SIGTERM or SIGINT. All workers are equal; any may die at any time."""
+    """Claims, runs and reports until SIGTERM, SIGINT or SIGHUP. All workers are equal; any may die at any time."""
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
@@ -136,8 +136,9 @@ class Worker:
 
     async def _start(self) -> None:
         loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, self.stop)
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:  # as nohup has it
+                loop.add_signal_handler(number, self.stop)
         self._keeping = loop.create_task(self.leases.run(), name="leases")
         await self._until_leases_are_kept()
         self._running = {name: loop.create_task(each.run(), name=name) for name, each in self.loops.items()}

@@ -190,6 +190,16 @@ def test_a_run_that_was_given_up_does_not_start_when_its_nursery_goes_on(fleet: 
 # ── the terminal, the lock of a table ────────────────────────────────────────────────────────────────────────────────
 
 
+def test_a_terminal_that_is_closed_ends_a_worker_as_a_stop_does(fleet: Fleet) -> None:
+    worker = fleet.start()
+    job = fleet.post("nap", parameters={"seconds": 1.5})
+    fleet.until_started(job)
+    worker.process.send_signal(signal.SIGHUP)
+    worker.keeper().send_signal(signal.SIGHUP)
+    assert worker.wait() == 0
+    assert fleet.status(job) == "COMPLETED"
+
+
 def test_connections_that_wait_for_a_table_do_not_add_up(fleet: Fleet) -> None:
     fleet.start()
     count = f"select count(*) from {OURS}"
