@@ -351,10 +351,10 @@ begin
     end if;
     for policy in select e.key, e.value, e.value #>> '{}' as text, jsonb_typeof(e.value) as type from jsonb_each(policies) e loop
         wrong := case
+            when policy.key not in ('overlap', 'missed', 'gap', 'fold', 'missed_window_s', 'jitter_s', 'expires_after_s', 'max_runs', 'start_at', 'end_at', 'exclude')
+                then 'there is no such policy'
             when policy.type = 'null' then null
-            when not recurring and policy.key not in ('overlap', 'jitter_s', 'expires_after_s')
-                then case when policy.key in ('gap', 'fold', 'missed', 'missed_window_s', 'start_at', 'end_at', 'max_runs', 'exclude')
-                     then 'applies to recurring jobs only' else 'there is no such policy' end
+            when not recurring and policy.key not in ('overlap', 'jitter_s', 'expires_after_s') then 'applies to recurring jobs only'
             when policy.key = 'overlap' and policy.text not in ('allow', 'skip', 'queue_one', 'cancel_running')
                 then 'is not one of allow, skip, queue_one, cancel_running'
             when policy.key = 'missed' and policy.text not in ('latest', 'all', 'skip') then 'is not one of latest, all, skip'
@@ -370,9 +370,9 @@ begin
                 then 'is not a date and time with an offset, such as 2026-03-08T02:30:00Z'
             when policy.key in ('start_at', 'end_at') and not tstzrange('2000-01-01 00:00Z', '2200-01-01 00:00Z') @> pgtick.read_instant(policy.text)
                 then 'is not in the years 2000 to 2199'
-            when policy.key = 'exclude' and policy.type <> 'array' then 'must be a list of dates and cron expressions'
-            when policy.key not in ('overlap', 'missed', 'gap', 'fold', 'missed_window_s', 'jitter_s', 'expires_after_s', 'max_runs', 'start_at', 'end_at', 'exclude')
-                then 'there is no such policy'
+            when policy.key = 'exclude' and (policy.type <> 'array' or jsonb_path_exists(policy.value, '$[*] ? (@.type() <> "string")'))
+                then 'must be a list of dates and cron expressions'
+            when policy.key = 'exclude' and jsonb_array_length(policy.value) > 366 then 'has more than 366 entries'
         end;
         if wrong is not null then
             raise exception 'policies.%: %', policy.key, wrong using errcode = 'invalid_parameter_value';
@@ -1689,11 +1689,13 @@ begin
         end if;
         at := greatest(at, '2000-01-01 00:00Z');
     elsif schedule ~ '^\s*@' or cardinality(words) in (5, 6) then
-        if length(schedule) > 256 then
-            raise exception 'schedule: is longer than 256 characters' using errcode = 'invalid_parameter_value';
-        end if;
         kind := 'CRON';
         expression := btrim(schedule, E' \t');
+        if length(expression) > 256 then
+            raise exception 'schedule: is longer than 256 characters' using errcode = 'invalid_parameter_value';
+        elsif expression ~ '[^\x20-\x7e\t]' then
+            raise exception 'schedule: may hold only printable ASCII characters, blanks and tabs' using errcode = 'invalid_parameter_value';
+        end if;
     else
         raise exception 'schedule: "%" is neither "now", nor an ISO 8601 date, nor a cron expression', coalesce(schedule, 'null')
             using errcode = 'invalid_parameter_value';

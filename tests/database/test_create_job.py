@@ -228,7 +228,14 @@ def test_policies_are_kept_and_reach_the_execution(connection: Connection) -> No
     ("schedule", "policies", "field"),
     [
         ("* * * * *", {"overlop": "skip"}, "policies.overlop"),
+        ("* * * * *", {"overlop": None}, "policies.overlop"),
+        ("now", {"overlop": None}, "policies.overlop"),
         ("* * * * *", {"overlap": "wait"}, "policies.overlap"),
+        ("* * * * *", {"exclude": [1]}, "policies.exclude"),
+        ("* * * * *", {"exclude": "2027-01-01"}, "policies.exclude"),
+        ("* * * * *", {"exclude": ["2027-01-01"] * 367}, "policies.exclude"),
+        ("* * * * *\n", {}, "schedule"),
+        ("* * * * \u0661", {}, "schedule"),
         ("* * * * *", {"jitter_s": -1}, "policies.jitter_s"),
         ("* * * * *", {"max_runs": "3"}, "policies.max_runs"),
         ("* * * * *", [1], "policies"),
@@ -248,6 +255,11 @@ def test_bad_policies_and_dates_name_the_field(
 ) -> None:
     with pytest.raises(psycopg.errors.InvalidParameterValue, match=f"^{field}: "):
         connection.execute("select pgtick.create_job('send_email', %s, policies => %s)", [schedule, Jsonb(policies)])
+
+
+def test_blanks_around_an_expression_do_not_count(connection: Connection) -> None:
+    create(connection, "send_email", "0 3 * * *" + " " * 300)
+    assert connection.execute("select expression from pgtick.jobs").fetchone() == ("0 3 * * *",)
 
 
 @pytest.mark.parametrize(
