@@ -88,24 +88,29 @@ class Batch:
                 anchor=anchor,
                 skips=skips,
             )
-        # What was skipped by hand is none of its max_runs.
-        kept = [occurrence for occurrence in planned.occurrences if occurrence.scheduled_at not in skips]
-        runs = planned.runs - len(planned.occurrences) + len(kept)
-        next_run_at = planned.next_run_at
-        if next_run_at in skips or (next_run_at is None and runs < planned.runs):
-            after = next_run_at or planned.occurrences[-1].scheduled_at
-            next_run_at = first(expression, timezone, policies, after, anchor=anchor, runs=runs, skips=skips)
-        followings = [*(occurrence.scheduled_at for occurrence in kept[1:]), next_run_at]
-        for (scheduled_at, due_at), following in zip(kept, followings, strict=False):
+        kept, runs, next_run_at = planned.occurrences, planned.runs, planned.next_run_at
+        dealt_with = [at for at, _ in kept[-1:]]
+        if skips:
+            # What was skipped by hand is none of its max_runs.
+            kept = [occurrence for occurrence in kept if occurrence.scheduled_at not in skips]
+            runs -= len(planned.occurrences) - len(kept)
+            if next_run_at in skips or (next_run_at is None and runs < planned.runs):
+                after = next_run_at or planned.occurrences[-1].scheduled_at
+                next_run_at = first(expression, timezone, policies, after, anchor=anchor, runs=runs, skips=skips)
+            for at in skips:
+                if at <= self.until and (next_run_at is None or at < next_run_at):
+                    # History may have had no place for it when it was skipped.
+                    self._skip(job_id, facts, at, 1, SKIPPED_BY_HAND)
+                    dealt_with.append(at)
+        for number, (scheduled_at, due_at) in enumerate(kept, 1):
+            following = kept[number].scheduled_at if number < len(kept) else next_run_at
             self._occur(job_id, facts, scheduled_at, due_at, policies, following)
         for left_out in planned.skipped:
             self._skip(job_id, facts, left_out.scheduled_at, left_out.count, left_out.reason)
-        passed = [at for at in skips if at <= self.until and (next_run_at is None or at < next_run_at)]
-        for at in passed:  # history may have had no place for it when it was skipped
-            self._skip(job_id, facts, at, 1, SKIPPED_BY_HAND)
         self.unfinished |= next_run_at is not None and next_run_at <= self.until
         # What was left out is dealt with, too: other zone data must not bring it back.
-        dealt_with = passed + [at for at, _ in planned.occurrences[-1:]] + ([self.now] if planned.skipped else [])
+        if planned.skipped:
+            dealt_with.append(self.now)
         self._moved.append((job_id, next_run_at, max(dealt_with, default=None), runs))
 
     def _add_one_off(self, job_id: Any, facts: tuple[Any, ...], at: datetime, policies_text: str | None) -> None:
