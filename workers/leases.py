@@ -79,35 +79,39 @@ class Leases:
         try:
             while not self._stopping:
                 try:
-                    process = self._process = await asyncio.create_subprocess_exec(
-                        *(sys.executable, "-m", "workers.lease_keeper", str(os.getpid())),
-                        stdin=asyncio.subprocess.PIPE,
-                        stdout=asyncio.subprocess.PIPE,
-                        limit=LINE_LIMIT,
-                        **self._surroundings,
-                    )
-                except OSError as error:  # no descriptor or process left, for a task has them all
+                    status = await self._run_keeper()
+                except Exception as error:  # no memory, descriptor or process is left, for a task has them all
                     self._failed(f"no lease keeper can be started: {error}", retryable=False)
                     await asyncio.sleep(START_AGAIN_S)
                     continue
-                beside = [asyncio.create_task(self._tell(process)), asyncio.create_task(self._watch(process))]
-                try:
-                    await self._hear(process)
-                finally:
-                    for each in beside:
-                        each.cancel()
-                    if process.returncode is None and not self._stopping:
-                        with contextlib.suppress(ProcessLookupError):
-                            process.kill()
-                status = None
-                with contextlib.suppress(TimeoutError):  # where a task has changed what becomes of SIGCHLD
-                    async with asyncio.timeout(END_S):
-                        status = await process.wait()
                 if not self._stopping:
                     emit("lease_keeper_died", status=status)
                     await asyncio.sleep(0.1)
         finally:
             self.ended = not self._stopping
+
+    async def _run_keeper(self) -> int | None:
+        """Starts one and acts on what it says until it has ended; returns its exit status, as far as that is known."""
+        process = self._process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "workers.lease_keeper", str(os.getpid())),
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            limit=LINE_LIMIT,
+            **self._surroundings,
+        )
+        beside = [asyncio.create_task(self._tell(process)), asyncio.create_task(self._watch(process))]
+        try:
+            await self._hear(process)
+        finally:
+            for each in beside:
+                each.cancel()
+            if process.returncode is None and not self._stopping:
+                with contextlib.suppress(ProcessLookupError):
+                    process.kill()
+        with contextlib.suppress(TimeoutError):  # where a task has changed what becomes of SIGCHLD
+            async with asyncio.timeout(END_S):
+                return await process.wait()
+        return None
 
     async def stop(self) -> None:
         """Has the keeper say the last about this worker, whose state should be STOPPED by now."""
@@ -167,7 +171,7 @@ class Leases:
 
     async def _hear(self, process: asyncio.subprocess.Process) -> None:
         assert process.stdout is not None
-        while line := await process.stdout.readline():
+        while (line := await process.stdout.readline()).endswith(b"\n"):  # it may be killed in the middle of one
             self._silent_s, self._heard = 0.0, True
             report = json.loads(line)
             if "problem" in report:
