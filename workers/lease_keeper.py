@@ -110,6 +110,8 @@ class Keeper:
 
     def _listen(self) -> None:
         for line in sys.stdin:
+            if not line.endswith("\n"):
+                break  # it was killed in the middle of it
             self._heard_at = time.monotonic()
             if news := json.loads(line):
                 self._facts.update(news)

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 import time
 from pathlib import Path
 
 import pytest
 
-from tests.support.processes import Fleet
+from tests.support.databases import CHECKOUT
+from tests.support.processes import Fleet, clean_environment
 from tests.support.waiting import eventually
 
 
@@ -183,3 +187,17 @@ def test_a_worker_that_was_stopped_for_long_does_not_blame_its_lease_keeper(flee
     fleet.until(fleet.post("nap", parameters={"seconds": 2}), "COMPLETED")
     assert not worker.says("lease_keeper_hung")
     assert not worker.says("lease_keeper_died")
+
+
+def test_a_worker_that_died_in_the_middle_of_a_line_is_dead_to_its_lease_keeper(fleet: Fleet) -> None:
+    worker_id = fleet.value(
+        "insert into pgtick.workers (name, capacity, version) values ('w', 1, '0') returning worker_id"
+    )
+    facts = {"worker_id": worker_id, "name": "w", "state": "RUNNING", "running": 0, "capacity": 1, "pools": "{}"}
+    facts |= {"task_keys": [], "queues": None, "version": "0"}
+    said = f'{json.dumps(facts)}\n{{"worker_id": {worker_id}, "na'
+    command = [sys.executable, "-m", "workers.lease_keeper"]
+    environment = clean_environment(DATABASE_URL=fleet.dsn)
+    ended = subprocess.run(command, input=said.encode(), cwd=CHECKOUT, env=environment, capture_output=True, timeout=20)
+    assert ended.returncode == 0
+    assert fleet.value("select state from pgtick.workers") == "LOST"
