@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import time
@@ -196,7 +197,7 @@ def test_a_worker_that_died_in_the_middle_of_a_line_is_dead_to_its_lease_keeper(
     facts = {"worker_id": worker_id, "name": "w", "state": "RUNNING", "running": 0, "capacity": 1, "pools": "{}"}
     facts |= {"task_keys": [], "queues": None, "version": "0"}
     said = f'{json.dumps(facts)}\n{{"worker_id": {worker_id}, "na'
-    command = [sys.executable, "-m", "workers.lease_keeper"]
+    command = [sys.executable, "-m", "workers.lease_keeper", str(os.getpid())]
     environment = clean_environment(DATABASE_URL=fleet.dsn)
     ended = subprocess.run(command, input=said.encode(), cwd=CHECKOUT, env=environment, capture_output=True, timeout=20)
     assert ended.returncode == 0
