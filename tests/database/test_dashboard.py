@@ -127,6 +127,10 @@ def test_a_form_of_another_site_does_nothing(client: FlaskClient, connection: ps
         answer = client.post(path, data=given, headers=headers)
         assert answer.status_code == 403, (form, headers)
         assert "too old" in answer.text
+    for cookie in ("", "short"):  # of nobody who saw a form of ours
+        client.set_cookie("pgtick_csrf", cookie)
+        answer = client.post(path, data={"task_id": "t", "when": "now", "parameters": "{}", "csrf": cookie})
+        assert answer.status_code == 403
     assert connection.execute(count).fetchone() == before
 
 
@@ -205,6 +209,16 @@ def test_a_read_only_dashboard_offers_and_does_nothing(dsn_of_module: str, conne
             assert "read only" in answer.text
     row = connection.execute("select cancelled_at from pgtick.jobs where job_id = %s", [job_id]).fetchone()
     assert row == (None,)
+
+
+def test_whoever_may_only_look_can_log_in(dsn_of_module: str, connection: psycopg.Connection) -> None:
+    _, token = tokens.add(connection, "ida", "laptop")
+    with running_api(dsn_of_module, dashboard_read_only=True, tokens=True) as api:
+        site.install(api.app)
+        client = api.app.test_client()
+        good = csrf(client, "/ui/login")
+        assert client.post("/ui/login", data={"csrf": good, "token": token}).headers["Location"] == "/"
+        assert client.get("/ui/jobs").status_code == 200
 
 
 def test_a_users_token_finds_nothing_of_another_user_at_any_address(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -82,6 +83,27 @@ def test_a_claim_whose_answer_was_lost_is_handed_back_after_two_looks(bench: Ben
     waiting = connection.execute("select user_id, attempt, losses from pgtick.pending_executions").fetchall()
     assert waiting == [("unknown", 0, 0)]
     assert woken
+
+
+def test_after_an_outage_others_get_time_to_renew_before_they_are_judged(bench: Bench, connection: Connection) -> None:
+    connection.execute("select pgtick.create_job('noop')")
+    bench.claim()
+    connection.execute("update pgtick.running_executions set lease_expires_at = now() - interval '1 s'")
+
+    async def judge() -> None:
+        link = Link("test", bench.dsn)
+        janitor = Janitor(replace(bench.settings, renew_s=0.1), link, 1, bench.claims, lambda: None)
+        await janitor._notice_outage()
+        await link.close()
+        await janitor._notice_outage()
+        await janitor.recover()
+        assert values(connection, "select count(*) from pgtick.running_executions") == [1]
+        while values(connection, "select count(*) from pgtick.running_executions") == [1]:
+            await janitor.recover()
+        await link.close()
+
+    asyncio.run(judge())
+    assert values(connection, "select losses from pgtick.pending_executions") == [1]
 
 
 def test_partitions_that_are_over_go_and_none_that_waits_or_is_to_come(connection: Connection) -> None:

@@ -340,6 +340,15 @@ def test_what_started_in_time_and_was_handed_back_has_no_deadline_any_more(
     assert dict(found) == {started: True, ahead: False}
 
 
+def test_what_is_handed_back_is_looked_for_by_others_at_once(bench: Bench, connection: Connection) -> None:
+    create(connection)
+    (execution,) = bench.claim()
+    connection.execute("listen pgtick_due")
+    bench.report((execution, Released()))
+    heard = [notification.payload for notification in connection.notifies(timeout=5, stop_after=1)]
+    assert heard == [str(execution.scheduled_us)]
+
+
 def test_a_final_row_put_in_by_hand_stands(bench: Bench, connection: Connection) -> None:
     by_hand, other = create(connection), create(connection)
     executions = bench.claim()

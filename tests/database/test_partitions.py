@@ -1,4 +1,4 @@
-"""Partitions that somebody dropped or detached by hand, and executions of a task that is gone."""
+"""What on-call reads of partitions that somebody dropped or detached by hand, and of executions that wait."""
 
 from __future__ import annotations
 
@@ -88,3 +88,13 @@ def test_executions_of_a_task_whose_row_was_deleted_are_named(bench: Bench, conn
     connection.execute("update pgtick.pending_executions set due_at = now() - interval '3 s'")
     connection.execute("delete from pgtick.tasks")
     assert "no live worker knows that task" in findings(connection)["task #1"]
+
+
+def test_what_a_limit_or_a_run_of_its_job_holds_back_is_not_late(bench: Bench, connection: Connection) -> None:
+    for priority in (6, -2):
+        connection.execute("select pgtick.create_job('noop')")
+        connection.execute("update pgtick.pending_executions set priority = %s where priority = 2", [priority])
+    connection.execute("update pgtick.pending_executions set due_at = now() - interval '1 minute'")
+    assert findings(connection) == {}
+    connection.execute("update pgtick.pending_executions set priority = 2")
+    assert set(findings(connection)) == {"task noop"}

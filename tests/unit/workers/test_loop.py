@@ -42,3 +42,20 @@ def test_a_loop_that_waits_for_the_database_or_for_its_next_time_is_healthy(erro
         return 60.0
 
     assert overdue_after(0.5, tick) < 0.3
+
+
+def test_a_wake_up_that_comes_during_a_tick_ends_the_sleep_after_it() -> None:
+    async def run() -> int:
+        ticks = 0
+
+        async def tick() -> float:
+            nonlocal ticks
+            ticks += 1
+            loop.wake() if ticks < 3 else loop.stop()
+            return 60.0
+
+        loop = Loop("test", tick, Link("test", "postgresql://nowhere"))
+        await asyncio.wait_for(loop.run(), timeout=5)
+        return ticks
+
+    assert asyncio.run(run()) == 3
