@@ -37,7 +37,7 @@ def test_without_anybody_who_listens_nothing_happens(tmp_path: Path, monkeypatch
     ("microseconds", "pid", "pause_s"),
     [
         ("3000000", None, 1.5),
-        ("3000000", str(os.getpid()), 1.5),
+        ("3000000", "mine", 1.5),
         ("3000000", "1", None),
         ("soon", None, None),
         (None, None, None),
@@ -46,6 +46,7 @@ def test_without_anybody_who_listens_nothing_happens(tmp_path: Path, monkeypatch
 def test_the_watchdog_is_fed_at_half_its_time_if_it_is_ours(
     microseconds: str | None, pid: str | None, pause_s: float | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name, value in (("WATCHDOG_USEC", microseconds), ("WATCHDOG_PID", pid)):
+    whose = str(os.getpid()) if pid == "mine" else pid
+    for name, value in (("WATCHDOG_USEC", microseconds), ("WATCHDOG_PID", whose)):
         monkeypatch.delenv(name, raising=False) if value is None else monkeypatch.setenv(name, value)
     assert watchdog_pause_s() == pause_s
