@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from workers.notify_socket import notify, watchdog_pause_s
+from workers.notify_socket import GIVEN, notify, watchdog_pause_s
 
 
 @pytest.mark.parametrize(
@@ -23,30 +23,30 @@ def test_facts_are_one_message_at_a_path_or_an_abstract_address(
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd:
         systemd.settimeout(5)
         systemd.bind("\0" + name if abstract else name)
-        monkeypatch.setenv("NOTIFY_SOCKET", "@" + name if abstract else name)
+        monkeypatch.setitem(GIVEN, "NOTIFY_SOCKET", "@" + name if abstract else name)
         notify(READY="1", STATUS="running")
         assert systemd.recv(1000) == b"READY=1\nSTATUS=running"
 
 
 def test_without_anybody_who_listens_nothing_happens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "nobody"))
+    monkeypatch.setitem(GIVEN, "NOTIFY_SOCKET", str(tmp_path / "nobody"))
     notify(READY="1")
 
 
 @pytest.mark.parametrize(
     ("microseconds", "pid", "pause_s"),
     [
-        ("3000000", None, 1.5),
+        ("3000000", "", 1.5),
         ("3000000", "mine", 1.5),
         ("3000000", "1", None),
-        ("soon", None, None),
-        (None, None, None),
+        ("soon", "", None),
+        ("", "", None),
     ],
 )
 def test_the_watchdog_is_fed_at_half_its_time_if_it_is_ours(
-    microseconds: str | None, pid: str | None, pause_s: float | None, monkeypatch: pytest.MonkeyPatch
+    microseconds: str, pid: str, pause_s: float | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whose = str(os.getpid()) if pid == "mine" else pid
     for name, value in (("WATCHDOG_USEC", microseconds), ("WATCHDOG_PID", whose)):
-        monkeypatch.delenv(name, raising=False) if value is None else monkeypatch.setenv(name, value)
+        monkeypatch.setitem(GIVEN, name, value)
     assert watchdog_pause_s() == pause_s
