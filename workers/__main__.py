@@ -22,6 +22,7 @@ GARBAGE = 20_000
 
 
 def main() -> None:
+    open_standard_streams()
     try:
         settings = Settings.from_environment()
         parsed(settings.database_url)
@@ -41,6 +42,15 @@ def main() -> None:
         # A thread that did not listen to its cancellation must not keep the process: its execution was handed back.
         logs.flush_output()
         os._exit(status)
+
+
+def open_standard_streams() -> None:
+    """Whoever starts this with them closed would have sockets of ours in their places, which children inherit."""
+    for descriptor in range(3):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # gets the lowest number that is free
 
 
 async def work(settings: Settings) -> int:

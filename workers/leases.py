@@ -85,6 +85,7 @@ class Leases:
                     await asyncio.sleep(START_AGAIN_S)
                     continue
                 if not self._stopping:
+                    self._process = None
                     emit("lease_keeper_died", status=status)
                     await asyncio.sleep(0.1)
         finally:
@@ -128,8 +129,11 @@ class Leases:
     def let_go(self) -> None:
         """Closes our end of the keeper's input here alone, in what a task has forked."""
         if self._process is not None and self._process.stdin is not None:
-            with contextlib.suppress(OSError, ValueError):
-                os.close(self._process.stdin.transport.get_extra_info("pipe").fileno())
+            transport = self._process.stdin.transport
+            line = transport.get_extra_info("socket")
+            if line is not None and not transport.is_closing():
+                with contextlib.suppress(OSError):
+                    os.close(line.fileno())
 
     def tell(self) -> None:
         """Lets the keeper know at once that the worker's state has changed."""

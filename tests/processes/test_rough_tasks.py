@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -15,7 +16,7 @@ import pytest
 from psycopg.conninfo import conninfo_to_dict
 
 from tests.support.databases import CHECKOUT
-from tests.support.processes import Fleet, Worker, clean_environment, terminate_backends
+from tests.support.processes import HASTY, Fleet, Worker, clean_environment, terminate_backends
 from tests.support.waiting import eventually
 
 OURS = "pg_stat_activity where datname = current_database() and application_name like 'pgtick %'"
@@ -45,6 +46,7 @@ def test_what_a_task_has_forked_does_not_keep_the_leases_of_a_dead_worker(fleet:
     fleet.start(tasks=TASKS)
     worker.kill()
     fleet.until_started(job, times=2, timeout=10)
+    assert "Exception ignored" not in worker.log()
 
 
 def test_nor_its_connections(fleet: Fleet) -> None:
@@ -188,6 +190,23 @@ def test_a_run_that_was_given_up_does_not_start_when_its_nursery_goes_on(fleet: 
 
 
 # ── the terminal, the lock of a table ────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("how", ["2>&1 | true", "<&- >&- 2>&-"])
+def test_standard_streams_that_are_closed_stop_nothing(fleet: Fleet, how: str) -> None:
+    settings = {**HASTY, "PGTICK_TASKS": TASKS, "DATABASE_URL": fleet.dsn}
+    shell = subprocess.Popen(
+        ["sh", "-c", f"{sys.executable} -m workers {how}"],
+        cwd=CHECKOUT,
+        env=clean_environment(**settings),
+        start_new_session=True,
+    )
+    try:
+        fleet.eventually("select exists (select from pgtick.workers)")
+        fleet.until(fleet.post("large_text_from_a_child", parameters={"characters": 1}), "COMPLETED")
+    finally:
+        os.killpg(shell.pid, signal.SIGKILL)
+        shell.wait()
 
 
 def test_a_terminal_that_is_closed_ends_a_worker_as_a_stop_does(fleet: Fleet) -> None:
