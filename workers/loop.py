@@ -18,8 +18,10 @@ from app.store.connections import POOLED, SESSION, STYLE, assignments, conninfo,
 
 FIRST_BACKOFF_S = 0.05
 LONGEST_BACKOFF_S = 2.0
-PATIENCE = {"lock_timeout": "3s"}
-"""Shorter than the time of a tick: a backend waits for a lock on when its client has gone, and these would add up."""
+PATIENCE = {"lock_timeout": "3s", "idle_in_transaction_session_timeout": "10s"}
+"""Shorter than the time of a tick: a backend waits for a lock on when its client has gone, and these would add up. And
+a worker that was stopped in the middle of planning must not keep others from the schedules it has locked.
+"""
 SAY_AGAIN_S = 60.0
 """A loop that keeps failing in the same way says so again after that time."""
 

@@ -18,6 +18,7 @@ LENT = {
     "IntervalStyle": "postgres",
     "extra_float_digits": "1",
     "statement_timeout": "0",
+    "array_nulls": "on",
 }
 """What `app.store.connections.SESSION` is for a session, for a transaction."""
 

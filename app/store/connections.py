@@ -61,6 +61,7 @@ SESSION = {
     "default_transaction_isolation": "read committed",
     "idle_session_timeout": "0",
     "statement_timeout": "0",
+    "array_nulls": "on",
 }
 
 PLAIN_PATH = "set local search_path = public"
@@ -76,6 +77,8 @@ be the other's, and not ours any more.
 # transaction lost a race. Everything else is a fault of ours or of the data.
 RETRYABLE = (
     "08",  # connection exceptions
+    "25P03",  # idle in a transaction, or in it at all, for longer than the server allows
+    "25P04",
     "25006",  # read-only transaction: the server became a standby
     "40001",  # serialization failure
     "40P01",  # deadlock

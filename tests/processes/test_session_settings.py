@@ -30,6 +30,12 @@ def test_they_make_no_difference(fleet: Fleet) -> None:
     runs_everything(fleet, fleet.dsn)
 
 
+def test_nor_does_a_limit_for_idle_transactions(fleet: Fleet) -> None:
+    with psycopg.connect(fleet.owner, autocommit=True) as owner:
+        strange.make(owner, idle_in_transaction_session_timeout="5ms")
+    runs_everything(fleet, fleet.dsn)
+
+
 def test_nor_do_they_behind_a_pooler(fleet: Fleet) -> None:
     with running_pooler(fleet.dsn) as through:
         runs_everything(fleet, through, listen_database_url=fleet.dsn)

@@ -15,6 +15,7 @@ SETTINGS = {
     "default_transaction_isolation": "serializable",
     "idle_session_timeout": "300ms",
     "row_security": "off",
+    "array_nulls": "off",
 }
 
 
