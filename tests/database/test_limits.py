@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import psycopg
+import pytest
 from psycopg.types.json import Jsonb
 
 from tests.support.working import Bench
@@ -80,5 +81,17 @@ def test_a_limit_holds_for_what_runs_already_from_its_retry_on(connection: Conne
     put(connection, 2)
     (running,) = bench.claim()
     connection.execute(LIMIT)
+    bench.report((running, Failed("once")))
+    assert connection.execute("select priority, limit_key from pgtick.pending_executions").fetchall() == [(6, None)]
+
+
+@pytest.mark.parametrize("overlap", [None, "skip"])
+def test_the_retry_of_what_a_limit_let_in_is_held_back_again(
+    connection: Connection, bench: Bench, overlap: str | None
+) -> None:
+    connection.execute(LIMIT)
+    put(connection, 2, limit_key="")
+    connection.execute("update pgtick.pending_executions set overlap = %s", [overlap])
+    (running,) = bench.claim()
     bench.report((running, Failed("once")))
     assert connection.execute("select priority, limit_key from pgtick.pending_executions").fetchall() == [(6, None)]

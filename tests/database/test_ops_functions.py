@@ -411,6 +411,15 @@ def test_pausing_keeps_what_was_claimed_ahead_from_starting_but_not_what_was_sta
     assert [heard.payload for heard in connection.notifies(timeout=5, stop_after=1)] == ["1"]
 
 
+@pytest.mark.parametrize(("due", "cancelled"), [("now() - interval '1 s'", 0), ("now() + interval '1 minute'", 1)])
+def test_a_cancelled_job_counts_what_was_claimed_and_cannot_have_started(
+    connection: Connection, due: str, cancelled: int
+) -> None:
+    job_id = create(connection)
+    claim(connection, job_id, due)
+    assert value(connection, "select pgtick.cancel_job(%s)", job_id) == cancelled
+
+
 def test_what_was_claimed_ahead_or_is_over_before_its_time_is_not_planned_again(connection: Connection) -> None:
     job_id = create(connection, "* * * * *")
     create_at = "select date_trunc('minute', now()) + %s::interval"

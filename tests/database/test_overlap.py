@@ -121,16 +121,34 @@ def test_cancel_running_asks_the_run_to_stop_and_starts_when_it_has(bench: Bench
     assert job.statuses() == ["CANCELLED", "COMPLETED"]
 
 
-def test_cancel_running_never_cancels_a_newer_run_for_an_older_ones_retry(bench: Bench, connection: Connection) -> None:
+@pytest.mark.parametrize("attempt", [0, 1])
+def test_cancel_running_never_cancels_a_newer_run_for_an_older_one(
+    bench: Bench, connection: Connection, attempt: int
+) -> None:
     job = Job(connection, "cancel_running")
     job.occur(-1)
     (newer,) = bench.claim()
-    job.occur(-5, attempt=1)
+    job.occur(-5, attempt=attempt)
     assert bench.claim() == []
     assert job.value("select cancel_requested_at is null from pgtick.running_executions") is True
     bench.report((newer, Completed()))
     (older,) = bench.claim()
-    assert older.attempt == 2
+    assert older.attempt == attempt + 1
+
+
+def test_a_retry_is_left_out_neither_for_a_run_of_its_job_nor_for_its_deadline(
+    bench: Bench, connection: Connection
+) -> None:
+    job = Job(connection, "skip")
+    job.occur(-1)
+    (running,) = bench.claim()
+    job.occur(-5, attempt=1, expires_at="2020-01-01Z")
+    assert bench.claim() == []
+    assert job.statuses() == ["RETRYING", "IN_PROGRESS"]
+    bench.report((running, Completed()))
+    job.value("update pgtick.pending_executions set expires_at = '2020-01-01Z' where job_id = %s returning 1", job.id)
+    (retry,) = bench.claim()
+    assert retry.attempt == 2
 
 
 def test_an_occurrence_that_is_not_due_yet_keeps_its_time_and_may_still_start(
