@@ -24,12 +24,14 @@ from workers.execution import Ended, Failed, NotJson, Snoozed, encode_result, ou
 from workers.registry import load
 
 PR_SET_PDEATHSIG = 1
+END = signal.SIGUSR1
+"""Has a guardian end its child and what that has started."""
 
 
-def die_with(parent: int) -> None:
-    """Ends this process when its parent dies, so that a lost execution does not go on unseen (Linux)."""
+def die_with(parent: int, number: int = signal.SIGKILL) -> None:
+    """Signals this process when its parent dies, so that a lost execution does not go on unseen (Linux)."""
     if sys.platform == "linux":
-        ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+        ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, number)
     if os.getppid() != parent:
         os._exit(1)
 
@@ -90,23 +92,30 @@ class Nursery:
             for each in (*self._guardians.values(), self._line, self._awake, self._wake):
                 each.close()
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-            os.setpgid(0, 0)
-            die_with(nursery)
-            self._guard(theirs)
+            self._guard(theirs, nursery)
         if pid is not None:
             self._guardians[pid] = theirs
         return True
 
-    def _guard(self, theirs: socket.socket) -> NoReturn:
+    def _guard(self, theirs: socket.socket, nursery: int) -> NoReturn:
         guardian = os.getpid()
         pid = fork(theirs)
         if pid is None:
             os._exit(0)
         if pid:
+
+            def end(*_: object) -> NoReturn:
+                with contextlib.suppress(OSError):
+                    os.killpg(pid, signal.SIGKILL)
+                os._exit(1)
+
+            signal.signal(END, end)
+            die_with(nursery, END)
             status = os.waitpid(pid, 0)[1]
             tell(theirs, {"status": os.waitstatus_to_exitcode(status)})
             os._exit(0)
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        os.setpgid(0, 0)
         die_with(guardian)
         if self._fork_only:
             run_child(theirs, self._settings)
@@ -129,7 +138,7 @@ class Nursery:
     def _end(self) -> None:
         for pid in self._guardians:
             with contextlib.suppress(OSError):
-                os.killpg(pid, signal.SIGKILL)
+                os.kill(pid, END)
         os._exit(0)
 
 
