@@ -59,6 +59,15 @@ def test_waiting_workers_hear_of_it_at_commit(dsn: str, connection: Connection) 
     assert [n.channel for n in connection.notifies(timeout=5, stop_after=1)] == ["pgtick_due"]
 
 
+def test_nobody_is_woken_for_what_is_due_much_later(connection: Connection) -> None:
+    connection.execute("listen pgtick_due")
+    create(connection, "send_email", "2035-01-01T00:00:00Z")
+    create(connection, "send_email")
+    now = connection.execute("select extract(epoch from min(due_at)) * 1000000 from pgtick.pending_executions")
+    heard = [int(notification.payload) for notification in connection.notifies(timeout=5, stop_after=1)]
+    assert heard == [(now.fetchone() or [None])[0]]
+
+
 def test_planners_hear_of_a_schedule_that_begins_soon(dsn: str, connection: Connection) -> None:
     connection.execute("listen pgtick_due")
     connection.execute("listen pgtick_plan")

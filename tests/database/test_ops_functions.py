@@ -392,6 +392,42 @@ def test_pausing_takes_back_what_was_pending_ahead_and_resuming_leaves_the_next_
     assert value(connection, "select pgtick.resume_job(%s)", job_id) is False
 
 
+def test_pausing_takes_back_neither_what_was_started_by_hand_nor_what_has_started_once(connection: Connection) -> None:
+    job_id = create(connection, "* * * * *")
+    connection.execute(
+        "insert into pgtick.pending_executions"
+        " (job_id, scheduled_at, due_at, user_id, task_key, origin, attempt, losses)"
+        " select %s, now() + n * interval '1 s', now() + interval '1 minute', 'default', 1, origin, attempt, losses"
+        " from (values (1, null, 0, 0), (2, 'run_now', 0, 0), (3, null, 1, 0), (4, null, 0, 1))"
+        " as p (n, origin, attempt, losses)",
+        [job_id],
+    )
+    assert value(connection, "select pgtick.pause_job(%s)", job_id) == 1
+    left = connection.execute("select origin, attempt, losses from pgtick.pending_executions order by scheduled_at")
+    assert left.fetchall() == [("run_now", 0, 0), (None, 1, 0), (None, 0, 1)]
+
+
+def test_a_backfill_leaves_out_what_runs_and_is_no_larger_than_it_may_be(connection: Connection) -> None:
+    job_id = create(connection)
+    claim(connection, job_id)
+    runs = value(connection, "select scheduled_at from pgtick.running_executions")
+    assert value(connection, "select pgtick.backfill(%s, %s)", job_id, [runs]) == 0
+    many = "array(select now() - n * interval '1 s' from generate_series(1, %s) n)"
+    with pytest.raises(psycopg.errors.InvalidParameterValue, match=r"^times: "):
+        connection.execute(f"select pgtick.backfill(%s, {many})", [job_id, 1001])
+
+
+def test_no_more_than_a_thousand_coming_runs_are_skipped_and_none_beyond_ten_years(connection: Connection) -> None:
+    job_id = create(connection, "* * * * *")
+    skip = "select pgtick.skip_run(%s, now() + %s::interval)"
+    with pytest.raises(psycopg.errors.InvalidParameterValue, match=r"^at: .* 10 years"):
+        connection.execute(skip, [job_id, "11 years"])
+    many = "array(select now() + n * interval '1 hour' from generate_series(1, 1000) n)"
+    connection.execute(f"update pgtick.schedules set skips = {many}")
+    with pytest.raises(psycopg.errors.ObjectNotInPrerequisiteState, match=r"^at: 1000 "):
+        connection.execute(skip, [job_id, "2 days 1 s"])
+
+
 def test_pausing_keeps_what_was_claimed_ahead_from_starting_but_not_what_was_started_by_hand(
     connection: Connection,
 ) -> None:

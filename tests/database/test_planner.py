@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -14,18 +15,13 @@ from psycopg.types.json import Jsonb
 
 from app.schedule.horizon import first
 from tests.support.databases import Server
-from tests.support.working import Bench
+from tests.support.working import TASK, Bench
 from workers.execution import Completed
-from workers.registry import Task
+from workers.loop import Link
+from workers.planner import Planner
 
 Connection = psycopg.Connection[Any]
 MINUTE, HOUR, DAY = timedelta(minutes=1), timedelta(hours=1), timedelta(days=1)
-
-
-async def noop() -> None: ...
-
-
-TASK = Task(task_id="noop", function=noop, pool="async")
 
 
 class World:
@@ -207,6 +203,24 @@ def test_limits_end_a_schedule(world: World) -> None:
         world.bench.plan()
     assert world.made(bounded) == [start, start + MINUTE, start + 2 * MINUTE]
     assert (len(world.made(counted)), world.next_run_at(counted)) == (2, None)
+
+
+def test_a_planner_that_has_caught_up_is_not_behind(bench: Bench, connection: Connection) -> None:
+    connection.execute("select pgtick.create_job('noop', '0 0 1 1 *')")
+    connection.execute("update pgtick.schedules set next_run_at = now() - interval '1 hour'")
+
+    async def lags() -> list[float]:
+        link = Link("test", bench.dsn)
+        planner = Planner(bench.settings, bench.clock, link, lambda _: None)
+        found = []
+        for _ in range(3):
+            await planner.tick()
+            found.append(planner.lag_s)
+        await link.close()
+        return found
+
+    first, *_, last = asyncio.run(lags())
+    assert (first > 3_000, last) == (True, 0.0)
 
 
 def test_a_run_skipped_by_hand_is_none_of_max_runs(world: World) -> None:
