@@ -101,8 +101,9 @@ class Racer:
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
         self.jobs = [self.create() for _ in range(JOBS)]
-        self.old_after: list[tuple[UUID, datetime, str]] = []
-        """Jobs, when their definition ended, and at which seconds nothing may run from then on: even, odd or any."""
+        self.old_after: list[tuple[UUID, datetime, datetime, str]] = []
+        """Jobs, when what ends their definition was asked for and when done, and at which seconds nothing may run from
+        then on: even, odd or any."""
         self.skipped: list[str] = []
 
     def value(self, query: str, *values: Any) -> Any:
@@ -138,12 +139,13 @@ class Racer:
         job_id = self.jobs[place]
         old = self.value("select expression from pgtick.jobs where job_id = %s", job_id)
         new, parity = (ODD, "even") if old == EVEN else (EVEN, "odd")
+        asked_at = self.value("select clock_timestamp()")
         assert self.value("select pgtick.edit_job(%s, %s)", job_id, Jsonb({"schedule": new})) is True
         at = self.value("select clock_timestamp()")
         assert self.left_over(job_id, parity) == 0
         time.sleep(0.002)
         assert self.left_over(job_id, parity) == 0
-        self.old_after.append((job_id, at, parity))
+        self.old_after.append((job_id, asked_at, at, parity))
 
     def skip(self, place: int) -> None:
         try:
@@ -158,10 +160,11 @@ class Racer:
 
     def delete(self, place: int) -> None:
         job_id = self.jobs[place]
+        asked_at = self.value("select clock_timestamp()")
         self.value("select pgtick.cancel_job(%s)", job_id)
         at = self.value("select clock_timestamp()")
         assert self.left_over(job_id) == 0
-        self.old_after.append((job_id, at, "any"))
+        self.old_after.append((job_id, asked_at, at, "any"))
         self.jobs[place] = self.create()
 
 
@@ -198,18 +201,18 @@ def test_a_thousand_verbs_against_planners_and_claimers_leave_nothing_behind(dsn
     by_job: dict[UUID, list[datetime]] = {}
     for job_id, us in claimed:
         by_job.setdefault(job_id, []).append(datetime.fromtimestamp(us / 1e6).astimezone())
-    edits: dict[UUID, list[tuple[datetime, str]]] = {}
-    for job_id, at, gone in racer.old_after:
-        edits.setdefault(job_id, []).append((at, gone))
+    edits: dict[UUID, list[tuple[datetime, datetime, str]]] = {}
+    for job_id, asked_at, at, gone in racer.old_after:
+        edits.setdefault(job_id, []).append((asked_at, at, gone))
     for job_id, changes in edits.items():
-        ends = [at for at, _ in changes[1:]] + [datetime.max.replace(tzinfo=changes[0][0].tzinfo)]
-        for (at, gone), end in zip(changes, ends, strict=True):
+        ends = [asked_at for asked_at, _, _ in changes[1:]] + [datetime.max.replace(tzinfo=changes[0][0].tzinfo)]
+        for (_, at, gone), end in zip(changes, ends, strict=True):
             stale = [
                 run
                 for run in by_job.get(job_id, [])
-                if at + AHEAD < run <= end and (gone == "any" or (run.second % 2 == 0) == (gone == "even"))
+                if at + AHEAD < run < end and (gone == "any" or (run.second % 2 == 0) == (gone == "even"))
             ]
-            assert stale == [], (job_id, at, gone)
+            assert stale == [], (job_id, at, end, gone)
     twice = connection.execute(
         "select job_id, scheduled_at from pgtick.executions group by 1, 2 having count(*) > 1"
     ).fetchall()
