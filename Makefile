@@ -4,10 +4,10 @@ PY := .venv/bin/python
 # An installed PostgreSQL, 15 or newer, to test against besides the embedded one; empty if there is none.
 SYSTEM_PG = $(shell ls -d /usr/lib/postgresql/*/bin 2>/dev/null | sort -t/ -k5n | awk -F/ '$$5 >= 15' | tail -n 1)
 MAIN_TESTS = $(addprefix tests/database/test_,schema.py create_job.py outcomes.py)
-# The command line, the pages and the programs around, which a second PostgreSQL tells nothing new of.
-OTHER_TESTS = $(addprefix tests/database/test_,archive.py cli.py cli_jobs.py cli_nouns.py client.py contract.py dashboard.py embedded.py api_outage.py)
-# Tests wait more than they compute: three times as many at once as there are cores here.
-PYTEST = $(PY) -m pytest --numprocesses=6 --dist=worksteal
+# REST, command line, pages and the programs around, of which a second PostgreSQL tells little that is new.
+OUTER_TESTS = $(wildcard $(addprefix tests/database/test_,api_jobs.py api_[osv]*.py cli*.py archive.py client.py contract.py dashboard.py embedded.py))
+# Tests wait more than they compute: twice as many at once as there are cores here.
+PYTEST = $(PY) -m pytest --numprocesses=4 --dist=worksteal
 # Tests of real processes live in real time: what failed while others wanted the same cores is tried once more, alone.
 or_alone = $(1) || { echo "==> Once more, alone: what failed"; $(1) --numprocesses=0 --last-failed --last-failed-no-failures=none; }
 export RATE SECONDS QUICK PAGES MINUTES
@@ -39,12 +39,12 @@ ifneq ($(SYSTEM_PG),)
 endif
 endif
 
-test-slow: .venv/.stamp ## Run what takes minutes: slow tests, the dashboard in a browser, the other database tests on an installed PostgreSQL
+test-slow: .venv/.stamp ## Run what takes minutes: slow tests, the dashboard in a browser, the tables' tests on an installed PostgreSQL
 	$(call or_alone,$(PYTEST) -m slow tests)
 	$(call or_alone,$(PY) -m pytest tests/browser)
 ifneq ($(SYSTEM_PG),)
 	@echo "==> Database tests on $$(PG_BINDIR=$(SYSTEM_PG) $(PY) -m app.embedded)"
-	$(call or_alone,PG_BINDIR=$(SYSTEM_PG) $(PYTEST) tests/database $(addprefix --ignore=,$(MAIN_TESTS) $(OTHER_TESTS)))
+	$(call or_alone,PG_BINDIR=$(SYSTEM_PG) $(PYTEST) tests/database $(addprefix --ignore=,$(MAIN_TESTS) $(OUTER_TESTS)))
 endif
 
 lint: .venv/.stamp ## Check style, formatting, types and the direction of imports
