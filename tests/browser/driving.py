@@ -56,6 +56,11 @@ class Browser:
     def all(self, css: str) -> list[WebElement]:
         return list(self.driver.find_elements(By.CSS_SELECTOR, css))
 
+    def texts(self, css: str) -> list[str]:
+        """What is written there, all at one moment: pages are refreshed."""
+        script = "return [...document.querySelectorAll(arguments[0])].map(each => each.innerText.trim())"
+        return list(self.driver.execute_script(script, css))
+
     def click(self, label: str) -> None:
         """Presses the link or the button of that name, also if the page is refreshed at that moment."""
         xpath = f"//main//*[self::a or self::button][normalize-space()='{label}']"

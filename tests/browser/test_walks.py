@@ -183,10 +183,10 @@ def test_executions_are_filtered(browser: Browser) -> None:
     browser.fill("user_id", "filtered")
     browser.click("Filter")
     browser.sees("to be filtered")
-    assert [row.text for row in browser.all("#rows .status")] == ["failed"]
+    assert browser.texts("#rows .status") == ["failed"]
     browser.fill("error", "be filtered")
     browser.click("Filter")
-    assert [row.text for row in browser.all("#rows .status")] == ["failed"]
+    assert browser.texts("#rows .status") == ["failed"]
     browser.fill("error", "nothing like it")
     browser.click("Filter")
     browser.sees("No execution is like that")
