@@ -5,7 +5,8 @@ PY := .venv/bin/python
 SYSTEM_PG = $(shell ls -d /usr/lib/postgresql/*/bin 2>/dev/null | sort -t/ -k5n | awk -F/ '$$5 >= 15' | tail -n 1)
 MAIN_TESTS = $(addprefix tests/database/test_,schema.py create_job.py outcomes.py)
 # REST, command line, pages and the programs around, of which a second PostgreSQL tells little that is new.
-OUTER_TESTS = $(wildcard $(addprefix tests/database/test_,api_jobs.py api_[osv]*.py cli*.py archive.py client.py contract.py dashboard.py embedded.py))
+OUTER_TESTS = $(addprefix tests/database/test_,acting.py api_jobs.py api_outage.py api_schedules.py api_verbs.py archive.py auth.py \
+	cli.py cli_jobs.py cli_nouns.py client.py contract.py dashboard.py embedded.py http_tasks.py trace.py)
 # Tests wait more than they compute: twice as many at once as there are cores here.
 PYTEST = $(PY) -m pytest --numprocesses=4 --dist=worksteal
 # Tests of real processes live in real time: what failed while others wanted the same cores is tried once more, alone.
