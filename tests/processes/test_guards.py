@@ -52,17 +52,6 @@ def test_an_old_snapshot_is_named_with_its_pid(watched: Fleet) -> None:
     gone(watched, "old_snapshot")
 
 
-TEN_MINUTES = """
-    with job as (
-        insert into pgtick.jobs (job_id, user_id, task_id, schedule_type, run_at)
-        values (pgtick.uuid7(), 'default', 'bench', 'NOW', now())
-        returning job_id
-    )
-    insert into pgtick.pending_executions (job_id, scheduled_at, due_at, user_id, task_key)
-    select job_id, at, at, 'default', (select task_key from pgtick.tasks where task_id = 'bench')
-    from job, generate_series(now() - interval '10 min', now() - interval '0.5 ms', interval '0.5 ms') as at
-"""
-"""What is left of ten minutes of 2,000 jobs a second, before it is deleted."""
 READ = "select sum(idx_tup_read) from pg_stat_user_indexes where schemaname = 'pgtick' and relname ~ '^pending_exec'"
 """Index entries of pending executions that were looked at, dead ones included; up to a second old."""
 NAMED = "select exists (select from pgtick.findings where subject = %s and sentence like %s)"
@@ -81,7 +70,8 @@ def test_ten_minutes_into_an_old_snapshot_two_thousand_jobs_a_second_start_on_ti
         person.execute("set transaction isolation level repeatable read")
         person.execute("select 1")
         with fleet.connection.transaction():
-            fleet.connection.execute(TEN_MINUTES)
+            # What is left of ten minutes of as many jobs a second.
+            fleet.backlog(600 * rate, apart_s=1 / rate)
             fleet.connection.execute("delete from pgtick.pending_executions where due_at < now()")
         before = fleet.value(READ)
         with producing(fleet.owner, rate, seconds):

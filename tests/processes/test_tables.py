@@ -131,18 +131,6 @@ def test_a_due_row_put_in_or_moved_by_hand_runs(fleet: Fleet) -> None:
     assert fleet.until(job, "COMPLETED")["started_at"] - moved_at < timedelta(seconds=2)
 
 
-BACKLOG = """
-    with job as (
-        insert into pgtick.jobs (job_id, user_id, task_id, schedule_type, run_at)
-        values (pgtick.uuid7(), 'default', 'bench', 'NOW', now())
-        returning job_id
-    )
-    insert into pgtick.pending_executions (job_id, scheduled_at, due_at, user_id, task_key)
-    select job_id, at, at, 'default', (select task_key from pgtick.tasks where task_id = 'bench')
-    from job, generate_series(now() - %s * interval '1 ms', now(), interval '1 ms') as at
-"""
-
-
 def test_a_worker_whose_outcomes_are_not_taken_claims_no_more_of_a_backlog(fleet: Fleet) -> None:
     fleet.value("select pgtick.ensure_partitions(since => now() - interval '1 h')")
     worker = fleet.start(TASKS="", PGTICK_TASKS="tests.bench.tasks")
@@ -150,11 +138,11 @@ def test_a_worker_whose_outcomes_are_not_taken_claims_no_more_of_a_backlog(fleet
     with connect(fleet.owner) as person:
         with person.transaction():
             person.execute("lock table pgtick.finished_executions in share mode")
-            fleet.connection.execute(BACKLOG, [3 * MOST_WAITING])
+            fleet.backlog(3 * MOST_WAITING, apart_s=0.001)
             fleet.eventually(f"select ({running}) > %s", [MOST_WAITING])
             always(lambda: fleet.value(running) < 1.5 * MOST_WAITING, seconds=2)
         fleet.eventually(
-            "select count(*) = %s from pgtick.finished_executions where status = 'COMPLETED'", [3 * MOST_WAITING + 1]
+            "select count(*) = %s from pgtick.finished_executions where status = 'COMPLETED'", [3 * MOST_WAITING]
         )
     assert fleet.value("select sum(losses) from pgtick.finished_executions") == 0
     assert worker.process.poll() is None

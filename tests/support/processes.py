@@ -13,6 +13,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -233,6 +234,20 @@ class Fleet:
         query = f"select pgtick.create_job(%(task_id)s, %(schedule)s, %(parameters)s{names})"
         given = {"task_id": task_id, "schedule": schedule, "parameters": json.dumps(parameters or {}), **options}
         return self.value(query, given)
+
+    def backlog(self, count: int, apart_s: float) -> None:
+        """Executions of one job of `tests.bench.tasks` that came due so far apart, until now."""
+        query = """
+            with job as (
+                insert into pgtick.jobs (job_id, user_id, task_id, schedule_type, run_at)
+                values (pgtick.uuid7(), 'default', 'bench', 'NOW', now())
+                returning job_id
+            )
+            insert into pgtick.pending_executions (job_id, scheduled_at, due_at, user_id, task_key)
+            select job_id, now() - n * %(apart)s, now() - n * %(apart)s, 'default',
+                   (select task_key from pgtick.tasks where task_id = 'bench')
+            from job, generate_series(1, %(count)s) as n"""
+        self.connection.execute(query, {"count": count, "apart": timedelta(seconds=apart_s)})
 
     def value(self, query: str, parameters: Any = None) -> Any:
         row = self.connection.execute(query, parameters).fetchone()
