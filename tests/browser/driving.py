@@ -17,6 +17,15 @@ from tests.browser import chromium
 AXE = (Path(__file__).parent / "vendor" / "axe.min.js").read_text()
 TIMEOUT_S = 15
 
+# Marks the page, and says whether pressing that leaves it.
+MARK = """
+const pressed = arguments[0];
+window.isOld = true;
+return pressed.matches('a[href]') || pressed.type === 'submit' && pressed.form.checkValidity();
+"""
+IS_ANOTHER = "return !window.isOld && document.readyState === 'complete'"
+SET = "arguments[0].value = arguments[1]; arguments[0].dispatchEvent(new Event('input', {bubbles: true}))"
+
 
 class Browser:
     def __init__(self, driver: webdriver.Chrome) -> None:
@@ -61,30 +70,51 @@ class Browser:
         script = "return [...document.querySelectorAll(arguments[0])].map(each => each.innerText.trim())"
         return list(self.driver.execute_script(script, css))
 
-    def click(self, label: str) -> None:
-        """Presses the link or the button of that name, also if the page is refreshed at that moment."""
-        xpath = f"//main//*[self::a or self::button][normalize-space()='{label}']"
+    def attribute(self, css: str, name: str) -> str:
+        """An attribute of the first that is found, as it now is."""
+        script = "return document.querySelector(arguments[0])[arguments[1]]"
+        self.find(css)
+        return str(self.driver.execute_script(script, css, name))
 
-        def press() -> bool:
-            self.driver.find_element(By.XPATH, xpath).click()
+    def click(self, label: str, within: str = "main") -> None:
+        """Presses the link or the button of that name."""
+        self.press(f"//{within}//*[self::a or self::button][normalize-space()='{label}']", By.XPATH)
+
+    def press(self, path: str, by: str = By.CSS_SELECTOR) -> None:
+        """Presses what is found there, again where a refresh came in between.
+
+        Where that leads to another page, or to this one anew, it is there when this returns: the browser starts for it
+        only after the click, and until then shows what may be taken for the answer.
+        """
+
+        def pressed() -> bool:
+            found = self.driver.find_element(by, path)
+            leads = self.driver.execute_script(MARK, found)
+            found.click()
+            if leads:
+                WebDriverWait(self.driver, TIMEOUT_S / 3, 0.02, (WebDriverException,)).until(
+                    lambda driver: driver.execute_script(IS_ANOTHER)
+                )
             return True
 
-        self.until(press, f"there is no {label!r} to press")
+        self.until(pressed, f"pressing {path!r} leads nowhere")
 
     def fill(self, name: str, text: str) -> None:
         """Types into a field; dates and choices are set."""
-        field = self.find(f"main [name={name}]")
-        if field.tag_name == "select" or field.get_attribute("type") == "datetime-local":
-            script = (
-                "arguments[0].value = arguments[1]; arguments[0].dispatchEvent(new Event('input', {bubbles: true}))"
-            )
-            self.driver.execute_script(script, field, text)
-            return
-        field.clear()
-        field.send_keys(text)
+
+        def filled() -> bool:
+            field = self.driver.find_element(By.CSS_SELECTOR, f"main [name={name}]")
+            if field.tag_name == "select" or field.get_attribute("type") == "datetime-local":
+                self.driver.execute_script(SET, field, text)
+            else:
+                field.clear()
+                field.send_keys(text)
+            return True
+
+        self.until(filled, f"there is no {name!r} to fill")
 
     def choose(self, name: str, value: str) -> None:
-        self.find(f"main [name={name}][value={value}]").click()
+        self.press(f"main [name={name}][value={value}]")
 
     def faults(self) -> list[str]:
         """What axe-core finds serious or critical on this page, a line each."""

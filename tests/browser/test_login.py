@@ -58,7 +58,7 @@ def test_a_token_lets_in_and_keeps_out_of_what_belongs_to_others(guarded: psycop
     assert "bob" not in browser.driver.page_source
     browser.open("/ui/database")
     browser.sees("operator")
-    browser.driver.find_element("xpath", "//footer//button[.='Log out']").click()
+    browser.click("Log out", within="footer")
     browser.sees("Token of the API")
     browser.open("/ui/jobs")
     browser.sees("Token of the API")
