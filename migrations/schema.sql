@@ -437,7 +437,7 @@ begin
             suspect, overlap, expires_at, origin, limit_key, errors)
     ),
     -- The unique index lets only one in, and what came too late to start keeps out of it. Behind one whose turn has come
-    -- there may be more.
+    -- there may be more. Jobs come in one order, so that two claims of the same ones wait for each other in no circle.
     alone as (
         insert into pgtick.running_executions as r (claim_id, job_id, scheduled_at, due_at, user_id, task_key, priority, attempt, losses, suspect,
             overlap, expires_at, origin, worker_id, lease_expires_at, awaited, limit_key, errors)
@@ -446,7 +446,7 @@ begin
             limit_key, errors
         from gone
         where expires_at is null or expires_at > clock_timestamp() or attempt + losses > 0
-        order by due_at
+        order by job_id, due_at
         on conflict (job_id) where overlap is not null do nothing
         returning r.claim_id, r.job_id, r.scheduled_at, r.due_at, r.task_key, r.priority, r.attempt, r.losses, r.suspect, r.expires_at, r.user_id
     ),

@@ -55,7 +55,7 @@ class Claimer:
         # Numbers that no other worker gives out, not even after the server forgot what it had committed last.
         self._last_claim = secrets.randbits(31) << 32
         self._unanswered: range | None = None
-        self._unsettled: set[Any] = set()
+        self._unsettled: set[str] = set()
         self._look_again_at = float("inf")
         self._last_keys: dict[int, str | None] = {}
         self._planning: tuple[psycopg.AsyncConnection[Any] | None, str] = (None, "")
@@ -227,7 +227,8 @@ class Claimer:
     async def _settle_waiting(self) -> None:
         connection = await self._link.connection()
         cursor = await connection.execute(queries.settle_waiting, {"job_ids": list(self._unsettled)})
-        self._unsettled = set((await cursor.fetchone() or [()])[0])
+        # As claims name them, in text: the driver takes no list of both kinds.
+        self._unsettled = {str(job_id) for job_id in (await cursor.fetchone() or [()])[0]}
         if self._unsettled:
             self._look_again_at = self._clock.now()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from datetime import timedelta
 from typing import Any
 from uuid import UUID
@@ -10,6 +11,7 @@ import psycopg
 import pytest
 from psycopg.types.json import Jsonb
 
+from tests.support.waiting import eventually
 from tests.support.working import Bench
 from workers.execution import Completed, Ended, Failed, Released
 
@@ -178,6 +180,49 @@ def test_what_waits_hides_nothing_from_a_worker_with_one_place(bench: Bench, con
     found = [execution for _ in range(21) for execution in bench.claim(capacity=1)]
     assert [UUID(execution.job_id) for execution in found] == [other]
     assert job.value("select count(*) from pgtick.pending_executions where priority > 0") == 0, "all are out of sight"
+
+
+def test_a_job_in_the_middle_of_a_change_keeps_no_other_from_being_settled(
+    bench: Bench, connection: Connection, owner_dsn: str
+) -> None:
+    changing, other = Job(connection, "skip"), Job(connection, "skip")
+    for job in (changing, other):
+        job.occur(-5)
+    bench.claim()
+    changing.occur(-1.5)
+    other.occur(-1)
+    with psycopg.connect(owner_dsn) as elsewhere:
+        elsewhere.execute("select from pgtick.running_executions where job_id = %s for update", [changing.id])
+        assert bench.claim(capacity=1, ticks=3) == []
+    assert changing.statuses() == ["IN_PROGRESS", "PENDING"]
+    assert other.statuses() == ["IN_PROGRESS", "SKIPPED"]
+
+
+@pytest.mark.usefixtures("bench")
+def test_claims_of_the_same_jobs_in_different_order_wait_for_each_other_in_no_circle(
+    connection: Connection, owner_dsn: str
+) -> None:
+    first, second = sorted((Job(connection, "skip") for _ in range(2)), key=lambda job: job.id)
+    claim = """
+        select claim_id from pgtick.claim_alone(%s, array(
+            select (id, now(), now() + n * interval '1 s', 'default', 1, 2, 0, 0, false, 'skip', null, null, null, null)
+                   ::pgtick.pending_executions
+            from unnest(%s) with ordinality as each (id, n)), 1, '1 minute')
+    """
+    found: list[tuple[int]] = []
+    with psycopg.connect(owner_dsn) as one, psycopg.connect(owner_dsn) as another:
+        one.execute(claim, [[1], [first.id]])
+        theirs = threading.Thread(
+            target=lambda: found.extend(another.execute(claim, [[2, 3], [second.id, first.id]]).fetchall())
+        )
+        theirs.start()
+        blocked = "select cardinality(pg_blocking_pids(%s)) > 0"
+        eventually(lambda: first.value(blocked, another.info.backend_pid))
+        one.execute("set lock_timeout = '5s'")
+        one.execute(claim, [[4], [second.id]])
+        one.commit()
+        theirs.join()
+    assert found == [(-1,), (-1,)], "it was kept out of both, and did not fail"
 
 
 @pytest.mark.parametrize(
