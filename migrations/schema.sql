@@ -451,7 +451,8 @@ begin
         returning r.claim_id, r.job_id, r.scheduled_at, r.due_at, r.task_key, r.priority, r.attempt, r.losses, r.suspect, r.expires_at, r.user_id
     ),
     -- A run of the same job is not over. What is not due yet goes back and is tried again; what is waits out of sight of
-    -- claims (negative priority), and pgtick.settle_waiting sees to it.
+    -- claims (negative priority), and pgtick.settle_waiting sees to it. Meanwhile a limit that let it in has its place for
+    -- another.
     kept_out as (
         select g.*, g.due_at <= clock_timestamp() as waits
         from gone g
@@ -460,8 +461,9 @@ begin
     put_back as (
         insert into pgtick.pending_executions (job_id, scheduled_at, due_at, user_id, task_key, priority, attempt, losses, suspect, overlap,
             expires_at, origin, limit_key, errors)
-        select job_id, scheduled_at, due_at, user_id, task_key, case when waits then -priority else priority end, attempt, losses, suspect,
-            overlap, expires_at, origin, limit_key, errors
+        select job_id, scheduled_at, due_at, user_id, task_key,
+            case when not waits then priority when limit_key is null then -priority else -(priority + 4) end, attempt, losses, suspect, overlap,
+            expires_at, origin, case when not waits then limit_key end, errors
         from kept_out
     )
     select * from alone

@@ -160,7 +160,7 @@ class Claimer:
         self.claim_s = time.monotonic() - started
         full = len(rows) == wanted
         scan.seen(rows, now, full=full)
-        scan.held_back = len(mine) < len(rows) and self._keep_out(rows) and full
+        scan.held_back = len(mine) < len(rows) and self._keep_out(rows, slots) and full
         if mine:
             lease_s = self._settings.lease_s
             self._take([Execution(row, tasks[row[TASK_KEY]], now, lease_s) for row in mine])
@@ -217,9 +217,12 @@ class Claimer:
         jobs = {row[0]: row[1:] for row in await cursor.fetchall()}
         return [row[:TO_DO] + jobs.get(row[JOB], GONE) for row in rows]
 
-    def _keep_out(self, rows: Sequence[Any]) -> bool:
+    def _keep_out(self, rows: Sequence[Any], slots: Slots) -> bool:
         """Notes executions whose job has a run that is not over; returns whether there are any that are not due yet."""
-        self._unsettled.update(row[JOB] for row in rows if row[CLAIM] == WAITS)
+        waiting = [row for row in rows if row[CLAIM] == WAITS]
+        self._unsettled.update(row[JOB] for row in waiting)
+        if any(row[TASK_KEY] in slots.limited for row in waiting):
+            self._look_again_at = self._clock.now()  # the places that limits had given them are free
         ahead = [row[DUE_AT] for row in rows if row[CLAIM] < WAITS]
         self._look_again_at = min([self._look_again_at, *ahead])
         return bool(ahead)

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
+from uuid import UUID
 
 import psycopg
 import pytest
 from psycopg.types.json import Jsonb
 
-from tests.support.working import Bench
+from app.domain.limits import Limits
+from tests.support.working import TASK, Bench
+from workers.claimer import RECHECK_S
 from workers.execution import Failed
 
 Connection = psycopg.Connection[Any]
@@ -95,3 +99,21 @@ def test_the_retry_of_what_a_limit_let_in_is_held_back_again(
     (running,) = bench.claim()
     bench.report((running, Failed("once")))
     assert connection.execute("select priority, limit_key from pgtick.pending_executions").fetchall() == [(6, None)]
+
+
+def test_what_waits_for_a_run_of_its_job_leaves_its_place_in_the_limit_to_others(
+    connection: Connection, bench: Bench
+) -> None:
+    connection.execute(LIMIT)
+    connection.execute("update pgtick.tasks set max_concurrent = 2")
+    bench.tasks = {1: replace(TASK, limits=Limits(max_concurrent=2))}
+    job = value(connection, "select pgtick.create_job('noop', '* * * * *')")
+    for _ in range(5):
+        connection.execute("select pgtick.run_now(%s)", [job])
+    other = value(connection, "select pgtick.create_job('noop')")
+    bench.clock.time = value(connection, "select extract(epoch from clock_timestamp())::float8")
+    assert [UUID(execution.job_id) for execution in bench.claim()] == [job]
+    assert bench.pause == RECHECK_S, "there may be others for the place"
+    assert [UUID(execution.job_id) for execution in bench.claim(ticks=5)] == [other]
+    waiting = "select distinct priority, limit_key from pgtick.pending_executions"
+    assert connection.execute(waiting).fetchall() == [(-6, None)]

@@ -46,6 +46,8 @@ class Bench:
         self.clock = StillClock(now)
         self.settings = Settings(database_url=dsn, **settings)
         self.claims: dict[int, Execution] = {}
+        self.pause = 0.0
+        """Seconds that the last claim wanted to wait for the next."""
 
     def claim(self, capacity: int = 1000, ticks: int = 1) -> list[Execution]:
         """What one worker takes in so many claims, of `capacity` each."""
@@ -55,7 +57,7 @@ class Bench:
         async def tick(link: Link) -> None:
             claimer = Claimer(self.settings, self.clock, link, slots, 1, taken.extend)
             for _ in range(ticks):
-                await claimer.tick()
+                self.pause = await claimer.tick()
 
         self._with_link(tick)
         self.claims.update({execution.claim_id: execution for execution in taken})
