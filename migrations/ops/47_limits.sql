@@ -159,44 +159,52 @@ security definer
 set search_path = pg_catalog, pg_temp
 as $$
 declare
-    task record;
-    moved integer;
-    total integer := 0;
+    paced text;
+    limited integer[];
+    unlimited integer[];
+    held integer := 0;
+    freed integer := 0;
 begin
     -- Workers that start together bring the same tasks.
     perform pg_advisory_xact_lock(7067849, 0);
-    for task in
-        select t.task_key, t.priority > 4 as limited, t.rate_per_s from pgtick.tasks t where t.task_key = any (task_keys) order by t.task_key
+    for paced in
+        select r.name
+        from pgtick.tasks t cross join lateral format('rate_of_task_%s', t.task_key) as r (name)
+        where t.task_key = any (task_keys) and t.rate_per_s is not null and to_regclass(format('pgtick.%I', r.name)) is null
     loop
-        if task.rate_per_s is not null and to_regclass(format('pgtick.rate_of_task_%s', task.task_key)) is null then
-            execute format('create sequence if not exists pgtick.%I', format('rate_of_task_%s', task.task_key));
-        end if;
-        -- What runs first: it may be among what waits a moment later.
-        if task.limited then
-            update pgtick.running_executions r
-            set priority = r.priority + 4
-            where r.task_key = task.task_key and r.priority <= 4;
-            update pgtick.pending_executions p
-            set priority = p.priority + 4 * sign(p.priority)
-            where p.task_key = task.task_key and abs(p.priority) <= 4 and p.limit_key is null;
-            get diagnostics moved = row_count;
-            if task.task_key = any (rekeyed) then
-                update pgtick.pending_executions p set limit_key = null where p.task_key = task.task_key and p.priority > 4;
-            end if;
-            update pgtick.schedules s set priority = s.priority + 4 where s.task_key = task.task_key and s.priority <= 4;
-        else
-            update pgtick.running_executions r
-            set priority = r.priority - 4, limit_key = null
-            where r.task_key = task.task_key and r.priority > 4;
-            update pgtick.pending_executions p
-            set priority = ((abs(p.priority) - 1) % 4 + 1) * sign(p.priority), limit_key = null
-            where p.task_key = task.task_key and (abs(p.priority) > 4 or p.limit_key is not null);
-            get diagnostics moved = row_count;
-            update pgtick.schedules s set priority = s.priority - 4 where s.task_key = task.task_key and s.priority > 4;
-        end if;
-        total := total + moved;
+        execute format('create sequence if not exists pgtick.%I', paced);
     end loop;
-    return total;
+    select array_agg(t.task_key) filter (where t.priority > 4), array_agg(t.task_key) filter (where t.priority <= 4) into limited, unlimited
+    from pgtick.tasks t
+    where t.task_key = any (task_keys);
+    -- All tasks at once: millions may wait, and are not gone through for each of them. What runs first: it may be among
+    -- what waits a moment later.
+    if limited is not null then
+        update pgtick.running_executions r
+        set priority = r.priority + 4
+        where r.task_key = any (limited) and r.priority <= 4;
+        update pgtick.pending_executions p
+        set priority = p.priority + 4 * sign(p.priority)
+        where p.task_key = any (limited) and p.priority between -4 and 4 and p.limit_key is null;
+        get diagnostics held = row_count;
+        if limited && rekeyed then
+            update pgtick.pending_executions p set limit_key = null
+            where p.task_key = any (limited) and p.task_key = any (rekeyed) and p.priority > 4;
+        end if;
+        update pgtick.schedules s set priority = s.priority + 4 where s.task_key = any (limited) and s.priority <= 4;
+    end if;
+    if unlimited is not null then
+        update pgtick.running_executions r
+        set priority = r.priority - 4, limit_key = null
+        where r.task_key = any (unlimited) and r.priority > 4;
+        -- Each of the three has an index.
+        update pgtick.pending_executions p
+        set priority = ((abs(p.priority) - 1) % 4 + 1) * sign(p.priority), limit_key = null
+        where p.task_key = any (unlimited) and (p.priority > 4 or p.priority < -4 or p.limit_key is not null and p.priority <= 4);
+        get diagnostics freed = row_count;
+        update pgtick.schedules s set priority = s.priority - 4 where s.task_key = any (unlimited) and s.priority > 4;
+    end if;
+    return held + freed;
 end $$;
 comment on function pgtick.apply_limits is 'Brings what waits for tasks in line with whether they have limits; `rekeyed` are those whose concurrency_key is another one now.';
 

@@ -117,3 +117,21 @@ def test_what_waits_for_a_run_of_its_job_leaves_its_place_in_the_limit_to_others
     assert [UUID(execution.job_id) for execution in bench.claim(ticks=5)] == [other]
     waiting = "select distinct priority, limit_key from pgtick.pending_executions"
     assert connection.execute(waiting).fetchall() == [(-6, None)]
+
+
+@pytest.mark.parametrize("limited", [False, True])
+def test_what_waits_is_gone_through_once_however_many_tasks_a_worker_brings(
+    connection: Connection, limited: bool
+) -> None:
+    connection.execute("insert into pgtick.tasks (task_id, target) select 't' || n, 'x' from generate_series(1, 10) n")
+    if limited:
+        connection.execute("update pgtick.tasks set max_concurrent = 1, priority = 6")
+    for task_key in range(1, 11):
+        for _ in range(20):
+            put(connection, 6 if limited else 2, task_key=task_key)
+    with connection.transaction():
+        connection.execute("set local enable_indexscan = off")
+        connection.execute("set local enable_bitmapscan = off")
+        assert value(connection, "select pgtick.apply_limits(array(select task_key from pgtick.tasks))") == 0
+        read = "select sum(seq_tup_read) from pg_stat_xact_user_tables where relname like 'pending_executions%'"
+        assert value(connection, read) == 200
