@@ -824,7 +824,7 @@ begin
         return pgtick.explain_waiting(p);
     end if;
     select * into s from pgtick.schedules e where e.job_id = job;
-    if found and (at is null or at >= s.next_run_at or s.next_run_at is null) then
+    if found and (at is null or (at >= s.next_run_at or s.next_run_at is null) and at <> all (coalesce(s.skips, '{}'))) then
         if s.cancelled_at is not null then
             return format('Its job was cancelled at %s.', s.cancelled_at);
         elsif s.problem is not null then
@@ -855,6 +855,9 @@ begin
             else format('It was SKIPPED at %s: %s%s.', f.finished_at, coalesce(f.error, 'no reason was kept'),
                 case when f.skipped > 1 then ' (' || f.skipped || ' occurrences)' else '' end)
         end;
+    end if;
+    if at = any (s.skips) then
+        return 'It is SKIPPED: its job leaves it out, as it was asked to by hand.';
     end if;
     select * into j from pgtick.jobs e where e.job_id = job;
     if not found then
@@ -900,7 +903,7 @@ begin
     if p.overlap is not null and exists (select from pgtick.running_executions r where r.job_id = p.job_id) then
         return format('It waits for the run of the same job before it to end: runs of this job must not overlap (overlap: %s).', p.overlap);
     end if;
-    -- Workers announce every few seconds what they know and how much they run.
+    -- Workers announce every few seconds what they know and how much they run; what they have claimed since is counted.
     select count(*) filter (where w.state = 'RUNNING'),
            count(*) filter (where w.state = 'RUNNING' and w.knows),
            count(*) filter (where w.state = 'DRAINING' and w.knows),
@@ -914,8 +917,15 @@ begin
     from (
         select w.state, w.queues, w.blocked_since, w.last_seen_at, p.task_key = any (w.task_keys) as knows,
                coalesce((w.pools -> task.pool ->> 'capacity')::integer, w.capacity) as capacity,
-               coalesce((w.pools -> task.pool ->> 'taken')::integer, w.running) as taken
+               greatest(coalesce((w.pools -> task.pool ->> 'taken')::integer, w.running), held.executions) as taken
         from pgtick.workers w
+        left join (
+            select r.worker_id, count(*) as executions
+            from pgtick.running_executions r
+            join pgtick.tasks t using (task_key)
+            where t.pool = task.pool
+            group by r.worker_id
+        ) as held using (worker_id)
         where w.state in ('RUNNING', 'DRAINING') and pgtick.is_live(w.last_seen_at)
     ) as w;
     if live = 0 and draining = 0 then
@@ -926,8 +936,9 @@ begin
             where w.state = 'RUNNING' and pgtick.is_live(w.last_seen_at) and (w.queues is null or task.queue = any (w.queues))) then
         return format('No live worker serves queue %s of task %s: they serve %s; add it to a worker''s PGTICK_QUEUES.', task.queue, task.task_id, served);
     elsif knowing = 0 then
-        return format('No live worker knows task %s: start one whose PGTICK_TASKS names its module%s.', coalesce(task.task_id, '#' || p.task_key),
-            case when task.kind = 'python' and task.target like '%:%' then ', ' || split_part(task.target, ':', 1) else '' end);
+        return format('No live worker knows task %s: start one whose PGTICK_TASKS names its module%s%s.', coalesce(task.task_id, '#' || p.task_key),
+            case when task.kind = 'python' and task.target like '%:%' then ', ' || split_part(task.target, ':', 1) else '' end,
+            case when served is not null then ', and that serves queue ' || task.queue else '' end);
     elsif seen < clock_timestamp() - interval '15 seconds' then
         return format('%s seen for %s: dead, hung, or cut off from the database. It has been due for %s; look there, or start a worker.',
             case knowing when 1 then 'The only worker that knows task ' || task.task_id || ' has not been'
@@ -944,21 +955,22 @@ begin
               union all
               select o.limit_key from pgtick.pending_executions o
               where o.task_key = p.task_key and o.limit_key is not null and o.priority <= 4 and o.due_at < now() + interval '1 minute') as b (limit_key);
-        return case
-            when busy >= task.max_concurrent then
-                format('Task %s may run %s at once (max_concurrent), and so many do; it has been due for %s.', task.task_id, task.max_concurrent,
-                    pgtick.in_words(late))
-            when busy_of_key >= task.max_per_key then
-                format('Task %s may run %s at once for each %s (max_per_key), and so many do for "%s"; it has been due for %s.', task.task_id,
-                    task.max_per_key, task.concurrency_key, p.limit_key, pgtick.in_words(late))
-            when task.rate_per_s is not null then
-                format('Task %s may start %s times a second (rate_per_s), and others are before this one; it has been due for %s.', task.task_id,
-                    task.rate_per_s, pgtick.in_words(late))
-            else format('The limits of task %s have room for it: the next claim takes it.', task.task_id)
-        end;
+        if busy >= task.max_concurrent then
+            return format('Task %s may run %s at once (max_concurrent), and so many do; it has been due for %s.', task.task_id, task.max_concurrent,
+                pgtick.in_words(late));
+        elsif busy_of_key >= task.max_per_key then
+            return format('Task %s may run %s at once for each %s (max_per_key), and so many do for "%s"; it has been due for %s.', task.task_id,
+                task.max_per_key, task.concurrency_key, p.limit_key, pgtick.in_words(late));
+        elsif taken < capacity and task.rate_per_s is not null then
+            return format('Task %s may start %s times a second (rate_per_s), and others are before this one; it has been due for %s.', task.task_id,
+                task.rate_per_s, pgtick.in_words(late));
+        elsif taken < capacity then
+            return format('The limits of task %s have room for it: the next claim takes it.', task.task_id);
+        end if;
     elsif late < interval '1 second' then
         return format('It is due since %s; the next claim takes it.', pgtick.in_words(late));
-    elsif taken >= capacity then
+    end if;
+    if taken >= capacity then
         select count(*) into ahead
         from (
             select from pgtick.pending_executions o

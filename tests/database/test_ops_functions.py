@@ -101,6 +101,12 @@ def without_a_worker_that_knows_it(connection: Connection) -> UUID:
     return create(connection)
 
 
+def with_workers_that_know_it_or_serve_its_queue(connection: Connection) -> UUID:
+    start_worker(connection, task_keys=[99], queues=["reports"])
+    start_worker(connection, task_keys=[99])
+    return create(connection)
+
+
 def without_a_worker_of_its_queue(connection: Connection) -> UUID:
     start_worker(connection, task_keys=[99], queues=["reports"])
     return create(connection)
@@ -134,6 +140,14 @@ def behind_others_of_its_pool(connection: Connection) -> UUID:
     pools = {"async": {"capacity": 1000, "taken": 3}, "thread": {"capacity": 20, "taken": 20}}
     start_worker(connection, capacity=1020, running=23, pools=Jsonb(pools))
     connection.execute("update pgtick.tasks set pool = 'thread'")
+    job_id = create(connection)
+    make_late(connection)
+    return job_id
+
+
+def behind_what_a_worker_has_claimed_since_it_told(connection: Connection) -> UUID:
+    start_worker(connection, capacity=1, running=0, pools=Jsonb({"async": {"capacity": 1, "taken": 0}}))
+    claim(connection, create(connection))
     job_id = create(connection)
     make_late(connection)
     return job_id
@@ -179,6 +193,12 @@ def at_the_limit_of_its_key(connection: Connection) -> UUID:
 def at_the_rate_of_its_task(connection: Connection) -> UUID:
     job_id = at_the_limit_of_its_task(connection)
     connection.execute("update pgtick.tasks set max_concurrent = null, rate_per_s = 5")
+    return job_id
+
+
+def within_its_rate_but_without_a_slot(connection: Connection) -> UUID:
+    job_id = at_the_rate_of_its_task(connection)
+    connection.execute("update pgtick.workers set running = capacity")
     return job_id
 
 
@@ -292,6 +312,10 @@ def cancelled(connection: Connection) -> UUID:
         (in_the_future, r"^It is not due before .*, in 2\.0 h\.$|in 120 min\.$"),
         (without_any_worker, r"^No worker is alive: .* start a worker\.$"),
         (without_a_worker_that_knows_it, r"^No live worker knows task send_email: .*PGTICK_TASKS"),
+        (
+            with_workers_that_know_it_or_serve_its_queue,
+            r"^No live worker knows task send_email: .* its module, mail, and that serves queue mail\.$",
+        ),
         (without_a_worker_of_its_queue, r"^No live worker serves queue mail of task send_email: they serve reports; "),
         (
             with_a_worker_that_is_not_seen,
@@ -307,6 +331,7 @@ def cancelled(connection: Connection) -> UUID:
             r"^All 10 async slots of the worker that knows .* are taken, and 1 execution of it is before.*CONCURRENCY",
         ),
         (behind_others_of_its_pool, r"^All 20 thread slots .* are taken, and 0 executions .* PGTICK_THREADS\.$"),
+        (behind_what_a_worker_has_claimed_since_it_told, r"^All 1 async slots .* are taken"),
         (on_a_blocked_worker, r"^The event loop of the worker that knows task send_email has not come round for 42\."),
         (running_on_a_blocked_worker, r"^It is running: .* has not come round for 42\.\d s: a task blocks it\.$"),
         (
@@ -319,6 +344,7 @@ def cancelled(connection: Connection) -> UUID:
         ),
         (at_the_limit_of_its_key, r"^Task send_email may run 1 at once for each to \(max_per_key\), .* for \"ann\"; "),
         (at_the_rate_of_its_task, r"^Task send_email may start 5 times a second \(rate_per_s\), and others are before"),
+        (within_its_rate_but_without_a_slot, r"^All 10 async slots .* are taken"),
         (claimed_ahead, r"^Worker host:1 has claimed it ahead of its time and starts it at .*, in \d+\.\d s\.$"),
         (running, r"^It is running: attempt 1 on worker host:1 for .*, lease until "),
         (running_for_long, r"^It is running: .* It has no timeout; pgtick\.cancel_execution stops it\.$"),
@@ -347,6 +373,17 @@ def test_explain_says_why(connection: Connection, situation: Callable[[Connectio
     job_id = situation(connection)
     sentence = explanation(connection, job_id)
     assert re.search(words, sentence), sentence
+
+
+@pytest.mark.parametrize("year", [2027, 2028], ids=["the next", "a later one"])
+def test_explain_knows_what_was_skipped_by_hand_long_before_its_time(connection: Connection, year: int) -> None:
+    job_id = create(connection, "0 10 1 6 *")
+    connection.execute("update pgtick.schedules set next_run_at = '2027-06-01 10:00Z'")
+    skipped = value(connection, "select pgtick.skip_run(%s, %s)", job_id, f"{year}-06-01 10:00Z")
+    if year == 2027:  # a planner comes by
+        connection.execute("update pgtick.schedules set next_run_at = '2028-06-01 10:00Z'")
+    assert value(connection, "select status from pgtick.executions where execution_id = %s", skipped) == "SKIPPED"
+    assert value(connection, "select pgtick.explain(%s)", skipped).startswith("It is SKIPPED: ")
 
 
 def test_explain_says_what_an_id_is_not(connection: Connection) -> None:
