@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import psycopg
 import pytest
 from psycopg.rows import dict_row
 
+from app.store import queries
 from workers.stats import LATENESS_BOUNDS_MS
 
 Connection = psycopg.Connection[Any]
@@ -62,6 +64,28 @@ def count(connection: Connection, minutes_ago: int, histogram: dict[int, int], *
         " values (date_trunc('minute', now()) - %s * interval '1 minute', 1, 1, %s, %s, %s, %s, %s)",
         [minutes_ago, buckets, *facts.values()],
     )
+
+
+def late_finding(connection: Connection) -> str:
+    connection.execute(queries.findings, {"snapshot_age": timedelta(hours=1)})
+    sentence: str = one(connection, "select sentence from pgtick.findings where kind = 'late'")["sentence"]
+    return sentence
+
+
+def test_more_workers_are_asked_for_only_where_slots_are_short(connection: Connection) -> None:
+    start_worker(connection, running=7)
+    pend(connection, "-3 s")
+    assert "though workers have free slots. To see why: select pgtick.explain(" in late_finding(connection)
+    for _ in range(10):  # claimed since the worker told what it runs
+        run(connection)
+    assert late_finding(connection).endswith(". Start more workers, or raise PGTICK_CONCURRENCY.")
+
+
+def test_slots_of_a_worker_that_is_not_seen_or_blocked_are_not_free(connection: Connection) -> None:
+    start_worker(connection, last_seen_at=datetime.now(UTC) - timedelta(seconds=20))
+    start_worker(connection, blocked_since=datetime.now(UTC))
+    pend(connection, "-3 s")
+    assert "Start more workers" in late_finding(connection)
 
 
 def test_the_bounds_of_the_histogram_are_those_that_workers_count_by(connection: Connection) -> None:

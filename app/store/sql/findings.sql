@@ -71,16 +71,34 @@ known as materialized (
 unknown as (
     select 'unknown_task', 'task ' || task_id,
            concat(executions, case executions when 1 then ' execution' else ' executions' end, ' of task ', task_id, ' waiting, the oldest since ',
-               date_trunc('second', due_at), ', but no live worker knows that task. Start a worker whose PGTICK_TASKS has it, or cancel its jobs.')
+               date_trunc('second', due_at), ', but no live worker knows that task. Start a worker whose PGTICK_TASKS and PGTICK_QUEUES include it, or cancel its jobs.')
     from waiting
     where task_key not in (select task_key from known)
+),
+-- More workers help only where slots are short.
+held as materialized (
+    select r.worker_id, t.pool, count(*) as executions
+    from pgtick.running_executions r
+    join pgtick.tasks t using (task_key)
+    group by r.worker_id, t.pool
 ),
 late as (
     select 'late', 'task ' || task_id,
            concat(executions, case executions when 1 then ' execution' else ' executions' end, ' of task ', task_id, ' late, the oldest waiting since ',
-               date_trunc('second', due_at), '. Start more workers, or raise ',
-               case pool when 'thread' then 'PGTICK_THREADS' when 'process' then 'PGTICK_PROCESSES' else 'PGTICK_CONCURRENCY' end, '.')
+               date_trunc('second', due_at), case
+                   when free.slots >= executions then ', though workers have free slots. To see why: select pgtick.explain(execution_id) from pgtick.late limit 10;'
+                   else concat('. Start more workers, or raise ',
+                       case pool when 'thread' then 'PGTICK_THREADS' when 'process' then 'PGTICK_PROCESSES' else 'PGTICK_CONCURRENCY' end, '.')
+               end)
     from waiting
+    cross join lateral (
+        select sum(greatest(0, coalesce((w.pools -> waiting.pool ->> 'capacity')::integer, w.capacity)
+                   - greatest(coalesce((w.pools -> waiting.pool ->> 'taken')::integer, w.running), held.executions))) as slots
+        from pgtick.workers w
+        left join held on held.worker_id = w.worker_id and held.pool = waiting.pool
+        where w.state = 'RUNNING' and w.last_seen_at > now() - interval '15 s' and w.blocked_since is null
+          and waiting.task_key = any (w.task_keys)
+    ) as free
     where task_key in (select task_key from known)
 ),
 blocked as (
