@@ -43,6 +43,7 @@ LEVELS = {
     "reports_held": logging.WARNING,
     "claims_handed_back": logging.WARNING,
     "schedule_broken": logging.ERROR,
+    "task_unreadable": logging.ERROR,
     "retention_failed": logging.WARNING,
     "request_failed": logging.ERROR,
 }

@@ -12,6 +12,7 @@ from app.domain.addresses import networks
 from app.domain.endpoint import Endpoint
 from app.domain.limits import HELD, Limits
 from app.domain.retry import Backoff
+from app.events import emit
 from app.settings import Settings
 from app.store import queries
 from workers.loop import Link
@@ -43,11 +44,21 @@ class Endpoints:
         cursor = connection.cursor(row_factory=dict_row)
         rows = await (await cursor.execute(queries.select_endpoints)).fetchall()
         if rows != self._rows:
-            served = self._on_change({row["task_key"]: self._task(row) for row in rows})
+            served = self._on_change(self._endpoints(rows))
             await connection.execute(queries.tell_tasks, {"task_keys": served, "worker_id": self._worker_id})
             self._rows = rows
         await self._link.close()  # it is seldom needed
         return PAUSE_S
+
+    def _endpoints(self, rows: list[dict[str, Any]]) -> dict[int, Task]:
+        """Those that can be read: one that somebody has spoilt by hand must not take the others with it."""
+        found: dict[int, Task] = {}
+        for row in rows:
+            try:
+                found[row["task_key"]] = self._task(row)
+            except (LookupError, TypeError, ValueError, msgspec.MsgspecError) as error:
+                emit("task_unreadable", task_id=row["task_id"], error=error)
+        return found
 
     def _task(self, row: dict[str, Any]) -> Task:
         options = msgspec.json.decode(row["options"])

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging
 from typing import Any
 
 import psycopg
 import pytest
+from psycopg.types.json import Jsonb
 
+from app.settings import Settings
 from tests.support.api import Api
+from workers.endpoints import Endpoints
+from workers.loop import Link
+from workers.registry import Task
 
 Connection = psycopg.Connection[Any]
 URL = "https://example.com/hook"
@@ -139,3 +146,29 @@ def test_a_task_that_takes_more_now_is_believed_at_once(api: Api, monkeypatch: p
     monkeypatch.setattr("app.store.tasks.SHORT_LIFE_S", 0.0)
     put(api, parameters_schema=None)
     assert api.post({"task_id": "hook", "parameters": {"new": 1}}).status_code == 201
+
+
+def test_a_task_that_somebody_has_spoilt_by_hand_keeps_workers_from_none_of_the_others(
+    api: Api, dsn: str, connection: Connection, caplog: pytest.LogCaptureFixture
+) -> None:
+    for task_id in ("no_method", "no_expected", "no_list", "hook"):
+        put(api, task_id)
+    for task_id, options in (
+        ("no_method", {}),
+        ("no_expected", {"method": "GET"}),
+        ("no_list", {"method": "GET", "expected": 5}),
+    ):
+        connection.execute("update pgtick.tasks set options = %s where task_id = %s", [Jsonb(options), task_id])
+    known: dict[int, Task] = {}
+
+    async def tick() -> None:
+        def learn(endpoints: dict[int, Task]) -> list[int]:
+            known.update(endpoints)
+            return list(endpoints)
+
+        await Endpoints(Settings(database_url=dsn), Link("tasks", dsn), 1, learn).tick()
+
+    with caplog.at_level(logging.ERROR, logger="pgtick"):
+        asyncio.run(tick())
+    assert [task.task_id for task in known.values()] == ["hook"]
+    assert [record.getMessage() for record in caplog.records] == ["task_unreadable"] * 3
