@@ -126,3 +126,20 @@ def test_partitions_that_are_over_go_and_none_that_waits_or_is_to_come(connectio
     for name in values(connection, "select partition from pgtick.partitions where until_at > now() limit 3"):
         with pytest.raises(psycopg.Error, match="is not over before"):
             connection.execute("select pgtick.drop_partition(%s)", [name])
+
+
+def test_hours_in_which_something_waits_for_ever_keep_no_later_ones_from_being_dropped(connection: Connection) -> None:
+    for days in (1, 2):
+        connection.execute("select pgtick.ensure_partitions(since => now() - %s)", [timedelta(days=days)])
+    over = (
+        "select partition from pgtick.partitions"
+        " where parent = 'pending_executions' and until_at < now() - interval '2 hours' order by 1"
+    )
+    hours = values(connection, over)
+    connection.execute(
+        "insert into pgtick.pending_executions (job_id, scheduled_at, due_at, user_id, task_key)"
+        " select pgtick.uuid7(), from_at, from_at, 'default', 1 from pgtick.partitions where partition = any (%s)",
+        [hours[:30]],
+    )
+    found = connection.execute(queries.expired_partitions, {"retention": timedelta(days=30)}).fetchall()
+    assert sorted(name for (name,) in found) == hours[30:]
