@@ -52,12 +52,14 @@ begin
                 and exists (select from pgtick.jobs j where j.job_id = p.job_id and j.schedule_type <> 'CRON'))
          limit max_count)
         union all
+        -- In the order in which reports lock them.
         (select r.job_id, r.scheduled_at, false
          from pgtick.running_executions r
          where op.action = 'cancel' and 'IN_PROGRESS' = any (statuses) and r.cancel_requested_at is null
            and (of_user is null or r.user_id = of_user) and (of_task is null or r.task_key = of_task)
            and r.scheduled_at >= from_at and r.scheduled_at < until_at and r.job_id < newest_job
            and (with_error is null or strpos(lower(r.errors -> -1 ->> 'error'), with_error) > 0)
+         order by r.claim_id
          limit max_count)
         union all
         -- Single runs beyond the partitions made so far.

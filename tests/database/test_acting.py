@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 import psycopg
 import pytest
+from psycopg.types.json import Jsonb
 
 from tests.support.api import Api, Rows
 from tests.support.waiting import eventually
@@ -191,6 +193,30 @@ def test_an_operation_leaves_later_jobs_alone_and_ends_with_what_cannot_be_done(
     ended = connection.execute("select done, refused, problem, finished_at is not null from pgtick.operations")
     assert ended.fetchall() == [(0, 1, 'task_id: no task "no_more" is registered', True)]
     assert connection.execute("select count(*) from pgtick.pending_executions").fetchone() == (2,)
+
+
+def test_an_operation_on_what_runs_and_a_report_of_it_wait_for_each_other_in_no_circle(
+    rows: Rows, connection: Connection, owner_dsn: str
+) -> None:
+    for _ in range(2):
+        rows.running(rows.job("ann"), 0)
+    connection.execute("update pgtick.running_executions set claim_id = 10 - claim_id")
+    first, second = sorted(connection.execute("select claim_id from pgtick.running_executions").fetchall())
+    connection.execute(
+        "insert into pgtick.operations (action, filter, matched) values ('cancel', %s, 2)",
+        [Jsonb({"user_id": "ann", "statuses": ["IN_PROGRESS"]})],
+    )
+    report = "delete from pgtick.running_executions where claim_id = %s"
+    with psycopg.connect(owner_dsn) as reporting, psycopg.connect(owner_dsn, autocommit=True) as operating:
+        reporting.execute(report, first)
+        theirs = threading.Thread(target=lambda: operating.execute("select pgtick.operate(10)"))
+        theirs.start()
+        blocked = "select cardinality(pg_blocking_pids(%s)) > 0"
+        eventually(lambda: connection.execute(blocked, [operating.info.backend_pid]).fetchone() == (True,))
+        reporting.execute(report, second)
+        reporting.commit()
+        theirs.join()
+    assert connection.execute("select refused, problem from pgtick.operations").fetchall() == [(0, None)]
 
 
 def test_the_same_operation_with_one_key_is_done_once(api: Api, rows: Rows) -> None:
