@@ -16,20 +16,12 @@ from app.clock import Clock
 from app.events import emit
 from app.settings import Settings
 from app.store import queries
-from app.store.connections import is_retryable
+from app.store.connections import NO_SCHEMA, is_retryable, lacks_schema
 from app.version import installed_version
 from workers.loop import SAY_AGAIN_S, Link
 from workers.notify_socket import notify
 from workers.registry import Task
 from workers.slots import Slots
-
-UNMIGRATED = (
-    psycopg.errors.InvalidSchemaName,
-    psycopg.errors.UndefinedTable,
-    psycopg.errors.UndefinedColumn,
-    psycopg.errors.UndefinedFunction,
-)
-MIGRATE = "the database has no schema of pgtick, or an older one: run pgtick migrate"
 
 
 class Presence:
@@ -91,14 +83,14 @@ async def register(settings: Settings, clock: Clock, tasks: dict[str, Task]) -> 
             async with asyncio.timeout(30):
                 return await _register(await link.connection(), settings, clock, tasks)
         except Exception as error:
-            unmigrated = isinstance(error, UNMIGRATED)
+            unmigrated = lacks_schema(error)
             if not unmigrated and not is_retryable(error):
                 raise
             event = "schema_missing" if unmigrated else "database_unavailable"
             if event != said or time.monotonic() - said_at > SAY_AGAIN_S:
                 said, said_at = event, time.monotonic()
-                emit(event, loop="start", error=error, **({"advice": MIGRATE} if unmigrated else {}))
-            notify(STATUS=f"waiting for the database: {MIGRATE if unmigrated else error}".replace("\n", " "))
+                emit(event, loop="start", error=error, **({"advice": NO_SCHEMA} if unmigrated else {}))
+            notify(STATUS=f"waiting for the database: {NO_SCHEMA if unmigrated else error}".replace("\n", " "))
         finally:
             await link.close()
         await asyncio.sleep(random.uniform(0.5, 1.0))
