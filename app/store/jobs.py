@@ -95,21 +95,22 @@ def _copy(connection: Connection, jobs: Sequence[NewJob]) -> dict[str, datetime]
     """Writes those that wait in a partition from the start, as `pgtick.insert_jobs` would; returns their due times."""
     row = connection.execute(_FACTS, [list({job.task_id for job in jobs})]).fetchone()
     assert row is not None
-    now, made_until, tasks = row
-    keys = {task_id: int(key) for task_id, key, _ in tasks}
-    priorities = {task_id: int(priority) for task_id, _, priority in tasks}
+    now, made_until, known = row
+    keys = {task_id: int(key) for task_id, key, _ in known}
+    priorities = {task_id: int(priority) for task_id, _, priority in known}
     ready = [job for job in jobs if job.expression is None and job.task_id in keys]
     dues = [job.starts_at(now) or now for job in ready]
     if any(due >= made_until for due in dues):
         ready = [job for job, due in zip(ready, dues, strict=True) if due < made_until]
         dues = [due for due in dues if due < made_until]
-    ids, users, tasks = [job.job_id for job in ready], [job.user_id for job in ready], [job.task_id for job in ready]
+    ids, users = [job.job_id for job in ready], [job.user_id for job in ready]
+    task_ids = [job.task_id for job in ready]
     with connection.cursor().copy(_COPY_JOBS) as copy:
         copy.write(
             lines(
                 ids,
                 users,
-                tasks,
+                task_ids,
                 [job.schedule_type for job in ready],
                 [job.timezone for job in ready],
                 [job.run_at or now for job in ready],
@@ -127,8 +128,8 @@ def _copy(connection: Connection, jobs: Sequence[NewJob]) -> dict[str, datetime]
                 [job.runs_at(now) for job in ready],
                 dues,
                 users,
-                [keys[task] for task in tasks],
-                [priorities[task] for task in tasks],
+                [keys[task_id] for task_id in task_ids],
+                [priorities[task_id] for task_id in task_ids],
                 [job.overlap for job in ready],
                 [job.expires_at for job in ready],
             )
