@@ -17,6 +17,8 @@ from app.store import monitoring
 
 BACK = timedelta(hours=48)
 AHEAD = timedelta(hours=48)
+ROOM = timedelta(hours=3)
+"""What half the name of a day takes beside its midnight."""
 WIDE, LEFT, TALL = 960, 4, 44
 NAMES = {
     "finished_executions": "Finished executions",
@@ -107,11 +109,11 @@ def lane(name: str, partitions: Sequence[dict[str, Any]], now: datetime) -> Lane
 
 
 def ticks(now: datetime) -> list[tuple[float, str]]:
-    """Midnights of the viewer around now."""
+    """Midnights of the viewer around now; one so near to an end that its name would be cut off is left out."""
     where = session.viewer_zone()
     day = now.astimezone(where).replace(hour=0, minute=0, second=0, microsecond=0)
     days = [day + timedelta(days=n) for n in range(-2, 4)]
-    return [(_x(at, now), f"{at:%a %d}") for at in days if now - BACK < at < now + AHEAD]
+    return [(_x(at, now), f"{at:%a %d}") for at in days if now - BACK + ROOM < at < now + AHEAD - ROOM]
 
 
 def _x(at: datetime, now: datetime) -> float:
