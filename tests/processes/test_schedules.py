@@ -63,8 +63,11 @@ def test_after_an_outage_each_job_goes_on_as_its_policy_says(fleet: Fleet) -> No
         )
     fleet.start()
     fleet.eventually("select count(*) = %s from pgtick.schedules where next_run_at > now()", [len(jobs)])
-    fleet.eventually("select count(*) = 0 from pgtick.pending_executions where due_at < now()")
-    fleet.eventually("select count(*) = 0 from pgtick.running_executions")
+    # Asked at one moment: a busy worker may hand back what it has claimed.
+    fleet.eventually(
+        "select not exists (select from pgtick.pending_executions where due_at < now())"
+        " and not exists (select from pgtick.running_executions)"
+    )
     for (away, period, missed), job_id in jobs.items():
         case = (str(away), str(period), missed)
         runs = fleet.executions(job_id)
@@ -129,9 +132,10 @@ def test_runs_longer_than_their_period_follow_their_policy_also_after_a_crash(fl
     before = {overlap: len(fleet.ledger.starts(job_id)) for overlap, job_id in jobs.items()}
     killed_at = time.monotonic()
     fleet.start()
+    ready_at = time.monotonic()  # a worker's start takes as long as the machine is busy
     for overlap, job_id in jobs.items():
         fleet.until_started(job_id, before[overlap] + 3, timeout=15)
-    assert time.monotonic() - killed_at < 12, "no block beyond the lease"
+    assert time.monotonic() - ready_at < 11, "no block beyond the lease"
     for overlap, job_id in jobs.items():
         entries = [e for e in fleet.ledger.entries() if e["execution_id"].endswith(str(job_id)) and e["at"] > killed_at]
         # One that was lost in the crash runs in a process of its own: stopped there, it has no last word.
