@@ -78,6 +78,11 @@ class Claimer:
         for scan in self._scans.values():
             scan.lower(BEGINNING)
 
+    @property
+    def under_way(self) -> range:
+        """The claims whose answer, or what their jobs are to do, has not been read yet."""
+        return self._unanswered or range(0)
+
     async def tick(self) -> float:
         """Claims once for each pool with free slots; returns the pause until the next claims in seconds."""
         if self._unanswered is not None:

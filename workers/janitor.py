@@ -36,12 +36,14 @@ class Janitor:
         worker_id: int,
         claims: dict[int, Execution],
         wake_claimer: Callable[[], None],
+        under_way: Callable[[], range] = lambda: range(0),
     ) -> None:
         self._settings = settings
         self._link = link
         self._worker_id = worker_id
         self._claims = claims
         self._wake_claimer = wake_claimer
+        self._under_way = under_way
         self._guards = Guards(settings, link)
         self._retention = Retention(settings)
         self._connection: psycopg.AsyncConnection[Any] | None = None
@@ -122,11 +124,14 @@ class Janitor:
         return recovered
 
     async def hand_back(self) -> None:
-        """Hands back claims of this worker that it has not known of for two rounds: nobody runs them."""
+        """Hands back claims of this worker that it has not known of for two rounds: nobody runs them.
+
+        Those that the claimer still waits for are its own to run or to hand back, however long that takes.
+        """
         connection = await self._link.connection()
         facts = {"worker_id": self._worker_id, "known": list(self._claims)}
         found = {row[0] for row in await (await connection.execute(queries.unknown_claims, facts)).fetchall()}
-        unknown = self._unknown & (found - self._claims.keys())
+        unknown = self._unknown & (found - self._claims.keys() - set(self._under_way()))
         self._unknown = found - unknown
         if unknown:
             cursor = await connection.execute(queries.release, {"claims": sorted(unknown), "due": []})

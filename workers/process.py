@@ -97,7 +97,9 @@ class Worker:
         self.claimer = Claimer(settings, self.clock, links["claims"], pools, worker_id, self.runner.take)
         self.sweeper = Sweeper(settings, self.clock, links["sweeper"], pools, self._on_overlooked)
         self.planner = Planner(settings, self.clock, links["planner"], self._on_planned)
-        self.janitor = Janitor(settings, links["janitor"], worker_id, claims, self._waker("claims"))
+        self.janitor = Janitor(
+            settings, links["janitor"], worker_id, claims, self._waker("claims"), lambda: self.claimer.under_way
+        )
         self.listener = Listener(
             links["listener"],
             worker_id,

@@ -12,6 +12,8 @@ import pytest
 
 from app.store import queries
 from tests.support.working import Bench
+from workers.claimer import FEW, Claimer
+from workers.execution import Completed
 from workers.janitor import Janitor
 from workers.loop import Link
 
@@ -83,6 +85,30 @@ def test_a_claim_whose_answer_was_lost_is_handed_back_after_two_looks(bench: Ben
     waiting = connection.execute("select user_id, attempt, losses from pgtick.pending_executions").fetchall()
     assert waiting == [("unknown", 0, 0)]
     assert woken
+
+
+def test_a_claim_whose_answer_is_still_being_read_is_not_handed_back(
+    bench: Bench, connection: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As with a thousand jobs whose rows come from a slow disk: they would run a second time."""
+    for _ in range(FEW + 1):
+        connection.execute("select pgtick.create_job('noop')")
+    read = Claimer._with_jobs
+
+    async def look_twice_and_read(self: Claimer, *arguments: Any) -> list[Any]:
+        link = Link("test", bench.dsn)
+        janitor = Janitor(bench.settings, link, 1, bench.claims, lambda: None, lambda: self.under_way)
+        await janitor.hand_back()
+        await janitor.hand_back()
+        await link.close()
+        return await read(self, *arguments)
+
+    monkeypatch.setattr(Claimer, "_with_jobs", look_twice_and_read)
+    claimed = bench.claim()
+    assert len(claimed) == FEW + 1
+    bench.report(*((execution, Completed()) for execution in claimed))
+    done = "select count(*) from pgtick.finished_executions where status = 'COMPLETED'"
+    assert values(connection, done) == [FEW + 1], "none was handed back"
 
 
 def test_after_an_outage_others_get_time_to_renew_before_they_are_judged(bench: Bench, connection: Connection) -> None:
