@@ -23,7 +23,7 @@ begin
         return next;
         return;
     end if;
-    select * into task from pgtick.tasks t where t.task_key = admit.task_key and t.priority > 4;
+    select * into task from pgtick.tasks t where t.task_key = admit.task_key and t.priority > 4 and t.paused_at is null;
     if not found then
         return next;
         return;
@@ -171,9 +171,10 @@ begin
     select array_agg(t.task_key) filter (where t.priority > 4), array_agg(t.task_key) filter (where t.priority <= 4) into limited, unlimited
     from pgtick.tasks t
     where t.task_key = any (task_keys);
-    -- All tasks at once: millions may wait, and are not gone through for each of them. What runs first: it may be among
-    -- what waits a moment later.
+    -- All tasks at once: millions may wait, and are not gone through for each of them. Schedules first: once they are had,
+    -- what a planner was making of them is pending. What runs next: it may be among what waits a moment later.
     if limited is not null then
+        update pgtick.schedules s set priority = s.priority + 4 where s.task_key = any (limited) and s.priority <= 4;
         update pgtick.running_executions r
         set priority = r.priority + 4
         where r.task_key = any (limited) and r.priority <= 4;
@@ -185,9 +186,9 @@ begin
             update pgtick.pending_executions p set limit_key = null
             where p.task_key = any (limited) and p.task_key = any (rekeyed) and p.priority > 4;
         end if;
-        update pgtick.schedules s set priority = s.priority + 4 where s.task_key = any (limited) and s.priority <= 4;
     end if;
     if unlimited is not null then
+        update pgtick.schedules s set priority = s.priority - 4 where s.task_key = any (unlimited) and s.priority > 4;
         update pgtick.running_executions r
         set priority = r.priority - 4, limit_key = null
         where r.task_key = any (unlimited) and r.priority > 4;
@@ -196,12 +197,11 @@ begin
         set priority = ((abs(p.priority) - 1) % 4 + 1) * sign(p.priority), limit_key = null
         where p.task_key = any (unlimited) and (p.priority > 4 or p.priority < -4 or p.limit_key is not null and p.priority <= 4);
         get diagnostics freed = row_count;
-        update pgtick.schedules s set priority = s.priority - 4 where s.task_key = any (unlimited) and s.priority > 4;
     end if;
     return held + freed;
 end $$;
 
-COMMENT ON FUNCTION pgtick.apply_limits(task_keys integer[], rekeyed integer[]) IS 'Brings what waits for tasks in line with whether they have limits; `rekeyed` are those whose concurrency_key is another one now.';
+COMMENT ON FUNCTION pgtick.apply_limits(task_keys integer[], rekeyed integer[]) IS 'Brings what waits for tasks in line with whether they have limits or are paused; `rekeyed` are those whose concurrency_key is another one now.';
 
 CREATE FUNCTION pgtick.audit(action text, subject text, details jsonb DEFAULT '{}'::jsonb) RETURNS void
     LANGUAGE sql
@@ -899,6 +899,10 @@ begin
             p.due_at, pgtick.in_words(late));
     elsif p.due_at > clock_timestamp() then
         return format('It is not due before %s, in %s.', p.due_at, pgtick.in_words(late));
+    end if;
+    if task.paused_at is not null then
+        return format('Task %s is paused since %s%s; pgtick.resume_task continues it.', task.task_id, task.paused_at,
+            coalesce(' (' || task.paused_note || ')', ''));
     end if;
     if p.overlap is not null and exists (select from pgtick.running_executions r where r.job_id = p.job_id) then
         return format('It waits for the run of the same job before it to end: runs of this job must not overlap (overlap: %s).', p.overlap);
@@ -1646,6 +1650,32 @@ end $$;
 
 COMMENT ON FUNCTION pgtick.pause_job(job_id uuid, note text) IS 'Stops a job from making executions. What was pending ahead is taken back; what is due or runs goes on. Returns how many were taken back.';
 
+CREATE FUNCTION pgtick.pause_task(task_id text, note text DEFAULT NULL::text) RETURNS integer
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+declare
+    task pgtick.tasks := pgtick.task_named(task_id);
+    held integer;
+begin
+    update pgtick.tasks t
+    set paused_at = coalesce(t.paused_at, clock_timestamp()), paused_note = coalesce(note, t.paused_note),
+        priority = (t.priority - 1) % 4 + 5
+    where t.task_key = task.task_key;
+    -- What its limits have let in, and nobody has claimed, is not to start either.
+    update pgtick.pending_executions p
+    set priority = p.priority + 4 * sign(p.priority), limit_key = case when task.concurrency_key is not null then p.limit_key end
+    where p.task_key = task.task_key and abs(p.priority) <= 4 and p.limit_key is not null;
+    -- Twice: what is claimed, or comes back, while the first looks is in the other table by then.
+    perform pgtick.apply_limits(array[task.task_key]);
+    perform pgtick.apply_limits(array[task.task_key]);
+    select count(*) into held from pgtick.pending_executions p where p.task_key = task.task_key and p.priority > 4 and p.due_at <= clock_timestamp();
+    perform pgtick.audit('pause_task', task.task_id, jsonb_strip_nulls(jsonb_build_object('note', note, 'held', held)));
+    return held;
+end $$;
+
+COMMENT ON FUNCTION pgtick.pause_task(task_id text, note text) IS 'Holds back all executions of a task, until it is resumed: what is due meanwhile waits, jobs can be posted. What runs, or was claimed a moment ahead, goes on. Returns how many are due and held.';
+
 CREATE FUNCTION pgtick.plan_anew(job_id uuid) RETURNS void
     LANGUAGE sql
     SET search_path TO 'pg_catalog', 'pg_temp'
@@ -1811,6 +1841,30 @@ begin
 end $$;
 
 COMMENT ON FUNCTION pgtick.resume_job(job_id uuid) IS 'Lets a paused job go on from its next time after now. Returns whether it was paused.';
+
+CREATE FUNCTION pgtick.resume_task(task_id text) RETURNS boolean
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+declare
+    task pgtick.tasks := pgtick.task_named(task_id);
+    earliest timestamptz;
+begin
+    update pgtick.tasks t
+    set paused_at = null, paused_note = null,
+        priority = case when t.max_concurrent is null and t.max_per_key is null and t.rate_per_s is null then (t.priority - 1) % 4 + 1 else t.priority end
+    where t.task_key = task.task_key and t.paused_at is not null;
+    if not found then
+        return false;
+    end if;
+    select min(p.due_at) into earliest from pgtick.pending_executions p where p.task_key = task.task_key and p.priority > 4;
+    perform pgtick.apply_limits(array[task.task_key]);
+    perform pgtick.tell_due(coalesce(earliest, clock_timestamp()));
+    perform pgtick.audit('resume_task', task.task_id);
+    return true;
+end $$;
+
+COMMENT ON FUNCTION pgtick.resume_task(task_id text) IS 'Lets a paused task go on: what waited starts now, as fast as slots and limits allow. Returns whether it was paused.';
 
 CREATE FUNCTION pgtick.retire_jobs(before timestamp with time zone) RETURNS text
     LANGUAGE plpgsql SECURITY DEFINER
@@ -2265,6 +2319,8 @@ CREATE TABLE pgtick.tasks (
     options jsonb DEFAULT '{}'::jsonb NOT NULL,
     created_at timestamp with time zone DEFAULT now() NOT NULL,
     updated_at timestamp with time zone DEFAULT now() NOT NULL,
+    paused_at timestamp with time zone,
+    paused_note text,
     CONSTRAINT tasks_backoff_is_sane CHECK (((backoff_base_s >= (0)::double precision) AND (backoff_factor >= (1)::double precision) AND ((backoff_cap_s >= (0)::double precision) AND (backoff_cap_s <= (86400)::double precision)) AND ((backoff_jitter >= (0)::double precision) AND (backoff_jitter <= (1)::double precision)))),
     CONSTRAINT tasks_key_goes_with_its_limit CHECK (((concurrency_key IS NULL) = (max_per_key IS NULL))),
     CONSTRAINT tasks_kind_is_known CHECK ((kind = ANY (ARRAY['python'::text, 'http'::text]))),
@@ -2272,11 +2328,15 @@ CREATE TABLE pgtick.tasks (
     CONSTRAINT tasks_max_retries_is_sane CHECK (((max_retries >= 0) AND (max_retries <= 1000))),
     CONSTRAINT tasks_options_is_an_object CHECK ((jsonb_typeof(options) = 'object'::text)),
     CONSTRAINT tasks_pool_is_known CHECK ((pool = ANY (ARRAY['async'::text, 'thread'::text, 'process'::text]))),
-    CONSTRAINT tasks_priority_tells_of_limits CHECK (
+    CONSTRAINT tasks_priority_tells_of_limits CHECK (((priority >=
 CASE
-    WHEN ((max_concurrent IS NULL) AND (max_per_key IS NULL) AND (rate_per_s IS NULL)) THEN ((priority >= 1) AND (priority <= 4))
-    ELSE ((priority >= 5) AND (priority <= 8))
-END),
+    WHEN ((max_concurrent IS NOT NULL) OR (max_per_key IS NOT NULL) OR (rate_per_s IS NOT NULL)) THEN 5
+    ELSE 1
+END) AND (priority <=
+CASE
+    WHEN ((max_concurrent IS NOT NULL) OR (max_per_key IS NOT NULL) OR (rate_per_s IS NOT NULL) OR (paused_at IS NOT NULL)) THEN 8
+    ELSE 4
+END))),
     CONSTRAINT tasks_task_id_is_a_name CHECK ((task_id ~ '^[A-Za-z0-9_][A-Za-z0-9_.:/-]{0,199}$'::text)),
     CONSTRAINT tasks_timeout_is_positive CHECK ((timeout_s > (0)::double precision))
 );

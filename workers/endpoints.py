@@ -10,7 +10,7 @@ from psycopg.rows import dict_row
 
 from app.domain.addresses import networks
 from app.domain.endpoint import Endpoint
-from app.domain.limits import HELD, Limits
+from app.domain.limits import Limits, nominal_priority
 from app.domain.retry import Backoff
 from app.events import emit
 from app.settings import Settings
@@ -77,7 +77,7 @@ class Endpoints:
             function=self._clients().function(endpoint),
             pool="async",
             queue=row["queue"],
-            priority=row["priority"] - (HELD if limits else 0),
+            priority=nominal_priority(row["priority"]),
             max_retries=row["max_retries"],
             backoff=Backoff(*backoff),
             timeout=row["timeout_s"],

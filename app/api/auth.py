@@ -27,7 +27,12 @@ T = TypeVar("T")
 
 OPEN = frozenset({"health.show", "openapi.show", "docs.show_page", "docs.style"})
 """Endpoints that need no token."""
-ROLE_NEEDED = {"metrics.show": OPERATOR, "schedules.forecast": OPERATOR, "tasks.put": ADMIN}
+ROLE_NEEDED = {
+    "metrics.show": OPERATOR,
+    "schedules.forecast": OPERATOR,
+    "tasks.edit": OPERATOR,
+    "tasks.put": ADMIN,
+}
 """Endpoints that a user's token does not open."""
 OWN_LOGIN = frozenset({"dashboard"})
 """Blueprints that see to their visitors themselves."""

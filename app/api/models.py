@@ -265,6 +265,8 @@ class Task(Struct):
     parameters_schema: dict[str, Any] | None
     created_at: datetime
     updated_at: datetime
+    paused_at: datetime | None
+    paused_note: str | None
     http: Http | None
     served: bool
 

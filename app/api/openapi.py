@@ -158,6 +158,13 @@ ENDPOINTS = {
         tasks.TaskPut,
         errors=(403, 404, 409, *BODY),
     ),
+    "tasks.edit": Told(
+        "Pause a task, or let it go on",
+        {200: models.Task},
+        tasks.TaskPatch,
+        errors=(403, 404, *BODY),
+        detail="While it is paused, none of its executions starts: jobs can be posted, and wait. What runs goes on.",
+    ),
     "health.show": Told("Whether jobs can be posted", {200: models.Health}),
     "metrics.show": Told("Everything for Prometheus", {200: None}, errors=(403,)),
 }

@@ -1,4 +1,4 @@
-"""/tasks: what jobs can name. Python tasks are registered by workers, HTTP tasks here."""
+"""/tasks: what jobs can name. Python tasks are registered by workers, HTTP tasks here; either can be paused."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from app.domain.endpoint import Endpoint
 from app.domain.limits import Limits
 from app.domain.retry import DAY_S, Backoff
 from app.store import endpoints as store
+from app.store import verbs
 from app.store.endpoints import HttpTask, IsPython
 
 blueprint = Blueprint("tasks", __name__)
@@ -65,6 +66,13 @@ class TaskPut(Struct, forbid_unknown_fields=True):
     max_per_key: Annotated[int, Meta(ge=1, le=1_000_000)] | None = None
     rate_per_s: Annotated[float, Meta(gt=0, le=1_000_000)] | None = None
     parameters_schema: dict[str, Any] | None = None
+
+
+class TaskPatch(Struct, forbid_unknown_fields=True):
+    """The body of `PATCH /tasks/{task_id}`. While a task is paused, its executions wait; `note` says why, to others."""
+
+    paused: bool
+    note: Text | None = None
 
 
 @blueprint.get("/tasks")
@@ -117,6 +125,19 @@ def put(task_id: str) -> Response:
     return responses.answer(shown, 201 if is_new else 200, {"Location": f"/tasks/{task_id}"} if is_new else None)
 
 
+@blueprint.patch("/tasks/<path:task_id>")
+def edit(task_id: str) -> Response:
+    _task(task_id)
+    asked, _ = structs.read(TaskPatch)
+    if asked.note is not None and not asked.paused:
+        raise problems.invalid([Fault("/note", "goes with a pause")])
+    if asked.paused:
+        auth.act(lambda c: verbs.pause_task(c, task_id, asked.note))
+    else:
+        auth.act(lambda c: verbs.resume_task(c, task_id))
+    return responses.answer(_task(task_id))
+
+
 def _endpoint_faults(asked: TaskPut) -> list[Fault]:
     faults: list[Fault] = []
     if (rule := endpoints.url_fault(asked.url)) or (rule := _address_fault(asked.url)):
@@ -166,6 +187,7 @@ def _shown(row: dict[str, Any]) -> dict[str, Any]:
     return row | {
         "created_at": responses.rfc3339(row["created_at"]),
         "updated_at": responses.rfc3339(row["updated_at"]),
+        "paused_at": responses.rfc3339(row["paused_at"]),
         # Its address may hold what is nobody else's business.
         "http": None if auth.only() is not None else http,
     }

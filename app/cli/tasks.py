@@ -1,11 +1,16 @@
-"""Tasks: list, show."""
+"""Tasks: list, show, pause, resume."""
 
 from __future__ import annotations
+
+import getpass
 
 import click
 
 from app.cli.output import json_option, missing, show, show_one
+from app.cli.reading import TEXT
 from app.settings import Settings
+from app.store import verbs
+from app.store.connections import connect
 from app.store.pool import Pool
 from app.store.tasks import Tasks
 
@@ -21,7 +26,8 @@ def tasks() -> None:
 def list_(settings: Settings, as_json: bool) -> None:
     """List tasks; `served` are those that a live worker knows."""
     rows = _read(settings)
-    show(rows, ("task_id", "kind", "queue", "priority", "max_retries", "timeout_s", "served", "description"), as_json)
+    columns = ("task_id", "kind", "queue", "priority", "max_retries", "timeout_s", "served", "paused_at", "description")
+    show(rows, columns, as_json)
 
 
 @tasks.command("show")
@@ -34,6 +40,26 @@ def show_(settings: Settings, task_id: str, as_json: bool) -> None:
         show_one(row, as_json)
         return
     missing("task", task_id)
+
+
+@tasks.command()
+@click.argument("task_id")
+@click.option("--note", type=TEXT, help="Why; shown with the task.")
+@click.pass_obj
+def pause(settings: Settings, task_id: str, note: str | None) -> None:
+    """Hold back all executions of a task; what runs goes on."""
+    with connect(settings.database_url) as connection, verbs.acting(connection, getpass.getuser()):
+        held = verbs.pause_task(connection, task_id, note)
+    click.echo(f"paused; {held} executions that are due are held back")
+
+
+@tasks.command()
+@click.argument("task_id")
+@click.pass_obj
+def resume(settings: Settings, task_id: str) -> None:
+    """Let a paused task go on; what has waited starts now."""
+    with connect(settings.database_url) as connection, verbs.acting(connection, getpass.getuser()):
+        click.echo("resumed" if verbs.resume_task(connection, task_id) else "it was not paused")
 
 
 def _read(settings: Settings, task_id: str | None = None) -> list[dict[str, object]]:

@@ -59,6 +59,11 @@ def of_job(job: Facts) -> list[Act]:
     return acts
 
 
+def of_task(task: Facts) -> Act:
+    """What can be done about a task."""
+    return RESUME_TASK if task["paused_at"] else PAUSE_TASK
+
+
 def named(acts: list[Act], verb: str) -> Act:
     """The act of that verb; refuses when it makes no sense (any more)."""
     for act in acts:
@@ -103,6 +108,17 @@ def _skip(job: Facts, form: dict[str, str]) -> Done:
 def _cancel_job(job: Facts, form: dict[str, str]) -> Done:
     backend.send("DELETE", f"/jobs/{job['job_id']}")
     return Done("cancelled")
+
+
+def _pause_task(task: Facts, form: dict[str, str]) -> Done:
+    note = form.get("note", "").strip() or None
+    backend.send("PATCH", f"/tasks/{task['task_id']}", json.dumps({"paused": True, "note": note}).encode())
+    return Done("task-paused")
+
+
+def _resume_task(task: Facts, form: dict[str, str]) -> Done:
+    backend.send("PATCH", f"/tasks/{task['task_id']}", json.dumps({"paused": False}).encode())
+    return Done("task-resumed")
 
 
 def _drain(worker: Facts, form: dict[str, str]) -> Done:
@@ -168,6 +184,22 @@ CANCEL_JOB = Act(
     "What has not started is cancelled, retries too, and its schedule ends. What runs goes on. There is no way back.",
     _cancel_job,
     danger=True,
+)
+PAUSE_TASK = Act(
+    "pause",
+    "Pause",
+    "Pause this task?",
+    "None of its executions starts until you resume it, whatever job they are of: what is due meanwhile waits, and jobs"
+    " can be posted. What runs goes on.",
+    _pause_task,
+    note="Why (others will see it)",
+)
+RESUME_TASK = Act(
+    "resume",
+    "Resume",
+    "Resume this task?",
+    "What has waited starts now, as fast as workers are free.",
+    _resume_task,
 )
 DRAIN = Act(
     "drain",

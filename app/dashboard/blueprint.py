@@ -93,6 +93,8 @@ MESSAGES = {
     "created": "The job is made.",
     "paused": "The job is paused. What runs goes on; nothing new starts until it is resumed.",
     "resumed": "The job goes on with its next time.",
+    "task-paused": "The task is paused. What runs goes on; nothing new starts until it is resumed.",
+    "task-resumed": "The task goes on with what has waited.",
     "started": "Another run is on its way, besides the schedule.",
     "cancelled": "Cancelled.",
     "stopping": "It is being stopped; its worker has been told.",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 HELD = 4
-"""Added to the priority of what a limit may hold back, it is out of sight of claims."""
+"""Added to the priority of what a limit, or a pause of the task, may hold back: it is out of sight of claims."""
 
 
 @dataclass(frozen=True)
@@ -39,3 +39,8 @@ class Limits:
     def stored_priority(self, priority: int) -> int:
         """The priority that rows of the task carry."""
         return priority + HELD if self else priority
+
+
+def nominal_priority(stored: int) -> int:
+    """The priority, 1 to 4, of a task whose rows carry this one."""
+    return (stored - 1) % HELD + 1

@@ -85,6 +85,8 @@ tasks = Table(
     _required("options", JSONB),
     _required("created_at", Time),
     _required("updated_at", Time),
+    Column("paused_at", Time),
+    Column("paused_note", Text),
     UniqueConstraint("task_key", name="tasks_task_key_key"),
 )
 

@@ -20,6 +20,7 @@ _LIST = """
 select task_id, kind, description, queue, (priority - 1) %% 4 + 1 as priority, max_retries,
        backoff_base_s, backoff_factor, backoff_cap_s, backoff_jitter, timeout_s,
        max_concurrent, concurrency_key, max_per_key, rate_per_s, parameters_schema, created_at, updated_at,
+       paused_at, paused_note,
        case kind when 'http' then (
            select options || jsonb_build_object('url', target, 'headers', array(select jsonb_object_keys(s.headers)))
            from pgtick.task_secrets s where s.task_id = t.task_id

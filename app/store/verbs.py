@@ -80,6 +80,16 @@ def resume(connection: Connection, job_id: str) -> bool:
     return bool(_value(connection, "select pgtick.resume_job(%s)", job_id))
 
 
+def pause_task(connection: Connection, task_id: str, note: str | None) -> int:
+    """How many executions are due and held back."""
+    return int(_value(connection, "select pgtick.pause_task(%s, %s)", task_id, note))
+
+
+def resume_task(connection: Connection, task_id: str) -> bool:
+    """Whether it was paused."""
+    return bool(_value(connection, "select pgtick.resume_task(%s)", task_id))
+
+
 def cancel(connection: Connection, job_id: str) -> bool | None:
     """Cancels what has not started. Whether there was anything to cancel; None for an unknown job.
 

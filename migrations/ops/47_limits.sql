@@ -1,7 +1,8 @@
 -- Limits of tasks, for all workers together. What waits for a task with limits has a priority of 5 to 8, where claims do
 -- not see it. A worker with slots free lets in, under a lock of the task, as much as the limits leave room for: it gets
 -- its priority of 1 to 4 and is claimed like any other. What is running, or let in and not claimed, is counted by index;
--- nothing is counted up and down, and tasks without limits have no part in this.
+-- nothing is counted up and down, and tasks without limits have no part in this. While a task is paused, all that waits
+-- for it is held back in the same way, and nothing is let in.
 
 create or replace function pgtick.admit(task_key integer, until timestamptz, most integer, after text default null)
 returns table (admitted integer, earliest timestamptz, again_s double precision, last_key text)
@@ -28,7 +29,7 @@ begin
         return next;
         return;
     end if;
-    select * into task from pgtick.tasks t where t.task_key = admit.task_key and t.priority > 4;
+    select * into task from pgtick.tasks t where t.task_key = admit.task_key and t.priority > 4 and t.paused_at is null;
     if not found then
         return next;
         return;
@@ -177,9 +178,10 @@ begin
     select array_agg(t.task_key) filter (where t.priority > 4), array_agg(t.task_key) filter (where t.priority <= 4) into limited, unlimited
     from pgtick.tasks t
     where t.task_key = any (task_keys);
-    -- All tasks at once: millions may wait, and are not gone through for each of them. What runs first: it may be among
-    -- what waits a moment later.
+    -- All tasks at once: millions may wait, and are not gone through for each of them. Schedules first: once they are had,
+    -- what a planner was making of them is pending. What runs next: it may be among what waits a moment later.
     if limited is not null then
+        update pgtick.schedules s set priority = s.priority + 4 where s.task_key = any (limited) and s.priority <= 4;
         update pgtick.running_executions r
         set priority = r.priority + 4
         where r.task_key = any (limited) and r.priority <= 4;
@@ -191,9 +193,9 @@ begin
             update pgtick.pending_executions p set limit_key = null
             where p.task_key = any (limited) and p.task_key = any (rekeyed) and p.priority > 4;
         end if;
-        update pgtick.schedules s set priority = s.priority + 4 where s.task_key = any (limited) and s.priority <= 4;
     end if;
     if unlimited is not null then
+        update pgtick.schedules s set priority = s.priority - 4 where s.task_key = any (unlimited) and s.priority > 4;
         update pgtick.running_executions r
         set priority = r.priority - 4, limit_key = null
         where r.task_key = any (unlimited) and r.priority > 4;
@@ -202,11 +204,10 @@ begin
         set priority = ((abs(p.priority) - 1) % 4 + 1) * sign(p.priority), limit_key = null
         where p.task_key = any (unlimited) and (p.priority > 4 or p.priority < -4 or p.limit_key is not null and p.priority <= 4);
         get diagnostics freed = row_count;
-        update pgtick.schedules s set priority = s.priority - 4 where s.task_key = any (unlimited) and s.priority > 4;
     end if;
     return held + freed;
 end $$;
-comment on function pgtick.apply_limits is 'Brings what waits for tasks in line with whether they have limits; `rekeyed` are those whose concurrency_key is another one now.';
+comment on function pgtick.apply_limits is 'Brings what waits for tasks in line with whether they have limits or are paused; `rekeyed` are those whose concurrency_key is another one now.';
 
 create or replace function pgtick.free_unlimited() returns integer
 language plpgsql

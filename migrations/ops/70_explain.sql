@@ -43,6 +43,10 @@ begin
     elsif p.due_at > clock_timestamp() then
         return format('It is not due before %s, in %s.', p.due_at, pgtick.in_words(late));
     end if;
+    if task.paused_at is not null then
+        return format('Task %s is paused since %s%s; pgtick.resume_task continues it.', task.task_id, task.paused_at,
+            coalesce(' (' || task.paused_note || ')', ''));
+    end if;
     if p.overlap is not null and exists (select from pgtick.running_executions r where r.job_id = p.job_id) then
         return format('It waits for the run of the same job before it to end: runs of this job must not overlap (overlap: %s).', p.overlap);
     end if;

@@ -1,4 +1,4 @@
--- What people on call do by hand: retry in bulk, move, drain, look ahead.
+-- What people on call do by hand: retry in bulk, move, pause a task, drain, look ahead.
 
 create or replace function pgtick.retry_failed(task_id text default null, user_id text default null, error text default null,
     since timestamptz default now() - interval '1 day', until timestamptz default now(), max_count integer default 1000) returns integer
@@ -60,6 +60,55 @@ begin
     return pgtick.execution_id((select s.next_run_at from pgtick.schedules s where s.job_id = reschedule.job_id), job_id);
 end $$;
 comment on function pgtick.reschedule is 'Moves a job that runs once, and has not started, to another time (now, when that is past). Returns the id of its execution.';
+
+create or replace function pgtick.pause_task(task_id text, note text default null) returns integer
+language plpgsql
+set search_path = pg_catalog, pg_temp
+as $$
+declare
+    task pgtick.tasks := pgtick.task_named(task_id);
+    held integer;
+begin
+    update pgtick.tasks t
+    set paused_at = coalesce(t.paused_at, clock_timestamp()), paused_note = coalesce(note, t.paused_note),
+        priority = (t.priority - 1) % 4 + 5
+    where t.task_key = task.task_key;
+    -- What its limits have let in, and nobody has claimed, is not to start either.
+    update pgtick.pending_executions p
+    set priority = p.priority + 4 * sign(p.priority), limit_key = case when task.concurrency_key is not null then p.limit_key end
+    where p.task_key = task.task_key and abs(p.priority) <= 4 and p.limit_key is not null;
+    -- Twice: what is claimed, or comes back, while the first looks is in the other table by then.
+    perform pgtick.apply_limits(array[task.task_key]);
+    perform pgtick.apply_limits(array[task.task_key]);
+    select count(*) into held from pgtick.pending_executions p where p.task_key = task.task_key and p.priority > 4 and p.due_at <= clock_timestamp();
+    perform pgtick.audit('pause_task', task.task_id, jsonb_strip_nulls(jsonb_build_object('note', note, 'held', held)));
+    return held;
+end $$;
+comment on function pgtick.pause_task is
+    'Holds back all executions of a task, until it is resumed: what is due meanwhile waits, jobs can be posted. What runs, or was claimed a moment ahead, goes on. Returns how many are due and held.';
+
+create or replace function pgtick.resume_task(task_id text) returns boolean
+language plpgsql
+set search_path = pg_catalog, pg_temp
+as $$
+declare
+    task pgtick.tasks := pgtick.task_named(task_id);
+    earliest timestamptz;
+begin
+    update pgtick.tasks t
+    set paused_at = null, paused_note = null,
+        priority = case when t.max_concurrent is null and t.max_per_key is null and t.rate_per_s is null then (t.priority - 1) % 4 + 1 else t.priority end
+    where t.task_key = task.task_key and t.paused_at is not null;
+    if not found then
+        return false;
+    end if;
+    select min(p.due_at) into earliest from pgtick.pending_executions p where p.task_key = task.task_key and p.priority > 4;
+    perform pgtick.apply_limits(array[task.task_key]);
+    perform pgtick.tell_due(coalesce(earliest, clock_timestamp()));
+    perform pgtick.audit('resume_task', task.task_id);
+    return true;
+end $$;
+comment on function pgtick.resume_task is 'Lets a paused task go on: what waited starts now, as fast as slots and limits allow. Returns whether it was paused.';
 
 create or replace function pgtick.drain_worker(worker text) returns integer
 language plpgsql

@@ -69,6 +69,7 @@ def fill(connection: psycopg.Connection, executions: int = EXECUTIONS) -> dict[s
             " nothing meanwhile."
         ],
     )
+    connection.execute("select pgtick.pause_task('charge_card', 'The gateway declines every card; until Bo says so')")
     connection.execute("analyze")
     return found
 

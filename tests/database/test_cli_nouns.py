@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import getpass
 import json
 import os
 import subprocess
@@ -156,6 +157,17 @@ def test_executions_are_listed_shown_retried_and_cancelled(rows: Rows) -> None:
     assert call("executions", "cancel", new).output == "it is CANCELLED\n"
     over = call("executions", "cancel", failed["execution_id"])
     assert (over.exit_code, over.output) == (1, "it is FAILED\n")
+
+
+def test_a_task_is_paused_and_resumed(rows: Rows, connection: Connection) -> None:
+    assert call("tasks", "resume", "make_report").output == "it was not paused\n"
+    said = call("tasks", "pause", "make_report", "--note", "month end").output
+    assert said == "paused; 0 executions that are due are held back\n"
+    assert read("tasks", "show", "make_report")["paused_note"] == "month end"
+    assert call("tasks", "resume", "make_report").output == "resumed\n"
+    assert read("tasks", "show", "make_report")["paused_at"] is None
+    (entry,) = connection.execute("select user_id from pgtick.audit_log where action = 'pause_task'").fetchall()
+    assert entry == (getpass.getuser(),)
 
 
 def test_tasks_workers_and_top(rows: Rows, connection: Connection) -> None:

@@ -106,7 +106,15 @@ def test_static_files_may_be_kept_and_change_their_address(client: FlaskClient) 
 
 
 @pytest.mark.parametrize(
-    "path", ["/ui/jobs/new", "/ui/jobs/preview", "/ui/jobs/{id}/cancel", "/ui/jobs/{id}/edit", "/ui/workers/1/drain"]
+    "path",
+    [
+        "/ui/jobs/new",
+        "/ui/jobs/preview",
+        "/ui/jobs/{id}/cancel",
+        "/ui/jobs/{id}/edit",
+        "/ui/workers/1/drain",
+        "/ui/tasks/t/pause",
+    ],
 )
 def test_a_form_of_another_site_does_nothing(client: FlaskClient, connection: psycopg.Connection, path: str) -> None:
     job_id = connection.execute("select pgtick.create_job('t', '0 0 1 1 *')").fetchone()[0]  # type: ignore[index]
@@ -194,6 +202,23 @@ def test_acts_that_make_no_sense_any_more_are_refused_in_words(
     assert send(client, "/ui/workers/4711/drain").status_code == 404
 
 
+def test_a_task_is_paused_with_a_note_that_others_see_and_resumed(client: FlaskClient) -> None:
+    assert "/ui/tasks/t/pause" in client.get("/ui/tasks").text
+    assert "Pause this task?" in client.get("/ui/tasks/t/pause").text
+    sent = send(client, "/ui/tasks/t/pause", {"note": EVIL})
+    assert sent.status_code == 303
+    assert "The task is paused." in client.get(sent.headers["Location"]).text
+    shown = client.get("/ui/tasks").text
+    assert "/ui/tasks/t/resume" in shown
+    assert "alert(1)&lt;/script&gt;" in shown
+    assert "onerror" not in Tags(shown).attributes
+    assert "alert(1)&lt;/script&gt;" in client.get("/ui/tasks/t/resume").text
+    assert send(client, "/ui/tasks/t/pause").status_code == 409
+    assert send(client, "/ui/tasks/t/resume").status_code == 303
+    assert "/ui/tasks/t/pause" in client.get("/ui/tasks").text
+    assert send(client, "/ui/tasks/nope/pause").status_code == 404
+
+
 def test_a_read_only_dashboard_offers_and_does_nothing(dsn_of_module: str, connection: psycopg.Connection) -> None:
     job_id = connection.execute("select pgtick.create_job('t', '0 0 1 1 *')").fetchone()[0]  # type: ignore[index]
     with running_api(dsn_of_module, dashboard_read_only=True) as api:
@@ -203,7 +228,13 @@ def test_a_read_only_dashboard_offers_and_does_nothing(dsn_of_module: str, conne
         assert "read only" in page
         for word in ("/pause", "/cancel", "/edit", "/ui/jobs/new", "Drain"):
             assert word not in page
-        for path in (f"/ui/jobs/{job_id}/cancel", f"/ui/jobs/{job_id}/edit", "/ui/jobs/new", "/ui/workers/1/drain"):
+        for path in (
+            f"/ui/jobs/{job_id}/cancel",
+            f"/ui/jobs/{job_id}/edit",
+            "/ui/jobs/new",
+            "/ui/workers/1/drain",
+            "/ui/tasks/t/pause",
+        ):
             answer = send(client, path, {"task_id": "t", "parameters": "{}"})
             assert answer.status_code == 403
             assert "read only" in answer.text
@@ -256,6 +287,7 @@ def test_a_users_token_finds_nothing_of_another_user_at_any_address(
         assert client.get("/ui/executions?user_id=bob").status_code == 404
         assert client.get("/ui/database").status_code == 403
         assert send(client, "/ui/workers/1/drain").status_code == 403
+        assert send(client, "/ui/tasks/t/pause").status_code == 403
     left = connection.execute(
         "select count(*) from pgtick.jobs where user_id = 'bob' and cancelled_at is null"
     ).fetchone()

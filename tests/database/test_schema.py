@@ -18,6 +18,15 @@ def test_alembic_finds_no_difference_with_partitions_present(
     alembic(owner_dsn, "check")
 
 
+def test_a_release_without_pauses_finds_no_task_paused(owner_dsn: str, connection: psycopg.Connection[Any]) -> None:
+    connection.execute("insert into pgtick.tasks (task_id, target) values ('t', 'x')")
+    connection.execute("select pgtick.create_job('t'), pgtick.pause_task('t')")
+    alembic(owner_dsn, "downgrade", "0001")
+    alembic(owner_dsn, "upgrade", "head")
+    rows = "select priority from pgtick.tasks union all select priority from pgtick.pending_executions"
+    assert connection.execute(rows).fetchall() == [(2,), (2,)]
+
+
 def test_downgrade_leaves_nothing_and_upgrade_works_again(owner_dsn: str, connection: psycopg.Connection[Any]) -> None:
     alembic(owner_dsn, "downgrade", "base")
     left = "select relname from pg_class where relnamespace = 'pgtick'::regnamespace and relkind in ('r', 'p', 'v')"

@@ -1,4 +1,4 @@
--- Makes a worker's tasks known, as its code declares them. Returns every task's key.
+-- Makes a worker's tasks known, as its code declares them; those that are paused stay so. Returns every task's key.
 insert into pgtick.tasks as t (task_id, kind, target, pool, description, queue, priority, max_retries, backoff_base_s, backoff_factor, backoff_cap_s,
     backoff_jitter, timeout_s, max_concurrent, concurrency_key, max_per_key, rate_per_s, parameters_schema)
 select d.task_id, 'python', d.target, d.pool, d.description, d.queue, d.priority, d.max_retries, d.backoff_base_s, d.backoff_factor, d.backoff_cap_s,
@@ -10,7 +10,8 @@ from unnest(%(task_ids)s::text[], %(targets)s::text[], %(pools)s::text[], %(desc
         max_concurrent, concurrency_key, max_per_key, rate_per_s, parameters_schema)
 order by d.task_id
 on conflict (task_id) do update
-set kind = excluded.kind, target = excluded.target, pool = excluded.pool, description = excluded.description, queue = excluded.queue, priority = excluded.priority,
+set kind = excluded.kind, target = excluded.target, pool = excluded.pool, description = excluded.description, queue = excluded.queue,
+    priority = excluded.priority + case when t.paused_at is not null and excluded.priority <= 4 then 4 else 0 end,
     max_retries = excluded.max_retries, backoff_base_s = excluded.backoff_base_s, backoff_factor = excluded.backoff_factor,
     backoff_cap_s = excluded.backoff_cap_s, backoff_jitter = excluded.backoff_jitter, timeout_s = excluded.timeout_s,
     max_concurrent = excluded.max_concurrent, concurrency_key = excluded.concurrency_key, max_per_key = excluded.max_per_key,
