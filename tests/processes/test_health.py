@@ -188,8 +188,9 @@ def test_a_worker_waits_for_a_database_that_was_not_migrated(fleet: Fleet, syste
     with server.database() as empty:
         worker = start(fleet, systemd, empty, ready=False)
         eventually(lambda: worker.says("schema_missing"))
-        assert "run pgtick migrate" in worker.log()
-        assert any("run pgtick migrate" in line for _, line in systemd.heard if line.startswith("STATUS="))
+        told = "run pgtick migrate"
+        assert told in worker.log()
+        eventually(lambda: any(told in line for _, line in systemd.heard if line.startswith("STATUS=")))
         assert "Traceback" not in worker.log()
         migrate(empty)
         worker.ready()
