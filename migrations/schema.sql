@@ -2020,7 +2020,7 @@ COMMENT ON FUNCTION pgtick.run_now(job_id uuid) IS 'Starts a job once more, now,
 CREATE FUNCTION pgtick.settle_waiting(job_ids uuid[] DEFAULT NULL::uuid[]) RETURNS uuid[]
     LANGUAGE plpgsql
     SET search_path TO 'pg_catalog', 'pg_temp'
-    AS $$
+    AS $_$
 #variable_conflict use_variable
 declare
     jobs uuid[];
@@ -2095,7 +2095,10 @@ begin
         for update skip locked
     ),
     turned as (
-        select w.part, w.tid, w.due_at + (j.policies ->> 'expires_after_s')::float8 * interval '1 second' as expires_at,
+        -- One that somebody made nonsense of by hand is none: raising here would keep all other jobs waiting, too.
+        select w.part, w.tid,
+               w.due_at + jsonb_path_query_first(j.policies, '$.expires_after_s ? (@ >= 1 && @ <= 316224000)')::float8 * interval '1 second'
+                   as expires_at,
                w.job_id <> all (coalesce(held, '{}'))
                    and row_number() over (partition by w.job_id order by w.due_at, w.scheduled_at) = 1 as its_turn,
                w.expires_at as expired_at
@@ -2115,7 +2118,7 @@ begin
         perform pgtick.tell_due(earliest);
     end if;
     return unsettled;
-end $$;
+end $_$;
 
 COMMENT ON FUNCTION pgtick.settle_waiting(job_ids uuid[]) IS 'Decides about executions that wait for a run of their job to end: which go on waiting, which start, which are left out. Returns jobs that are in the middle of a change: ask again.';
 

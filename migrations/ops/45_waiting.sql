@@ -134,7 +134,10 @@ begin
         for update skip locked
     ),
     turned as (
-        select w.part, w.tid, w.due_at + (j.policies ->> 'expires_after_s')::float8 * interval '1 second' as expires_at,
+        -- One that somebody made nonsense of by hand is none: raising here would keep all other jobs waiting, too.
+        select w.part, w.tid,
+               w.due_at + jsonb_path_query_first(j.policies, '$.expires_after_s ? (@ >= 1 && @ <= 316224000)')::float8 * interval '1 second'
+                   as expires_at,
                w.job_id <> all (coalesce(held, '{}'))
                    and row_number() over (partition by w.job_id order by w.due_at, w.scheduled_at) = 1 as its_turn,
                w.expires_at as expired_at

@@ -284,3 +284,20 @@ def test_waiting_in_line_is_limited_by_the_users_deadline_only(bench: Bench, con
         bench.claim()
         waits = "select extract(epoch from expires_at - due_at)::int from pgtick.pending_executions where job_id = %s"
         assert job.value(waits, job.id) == expected
+
+
+@pytest.mark.parametrize("nonsense", ["soon", -1e300, 1e300, [60]])
+def test_a_deadline_that_somebody_made_nonsense_of_by_hand_keeps_no_job_from_being_settled(
+    bench: Bench, connection: Connection, nonsense: Any
+) -> None:
+    jobs = [Job(connection, "queue_one") for _ in range(2)]
+    connection.execute(
+        "update pgtick.jobs set policies = policies || %s where job_id = %s",
+        [Jsonb({"expires_after_s": nonsense}), jobs[0].id],
+    )
+    for seconds in (-3, -2, -1):
+        for job in jobs:
+            job.occur(seconds)
+    bench.claim()
+    assert jobs[1].statuses() == ["IN_PROGRESS", "PENDING", "SKIPPED"]
+    assert connection.execute("select pgtick.settle_waiting()").fetchone() == ([],)
