@@ -97,31 +97,36 @@ begin
         return false;
     end if;
     perform set_config('pgtick.user_id', coalesce(op.user_id, ''), true);
-    for found_one in select * from pgtick.matching(op, batch) loop
-        seen := seen + 1;
-        op.after_at := found_one.scheduled_at;
-        op.after_id := found_one.job_id;
-        -- What has moved on meanwhile, or is locked by somebody, does not keep the others from their turn.
-        begin
-            if op.action = 'cancel' and found_one.standing then
-                perform pgtick.cancel_job(found_one.job_id);
-            elsif op.action = 'cancel' then
-                perform pgtick.stop_execution(found_one.job_id, found_one.scheduled_at);
-            elsif op.action = 'rerun' then
-                perform pgtick.start_anew(pgtick.job_named(found_one.job_id), at + seen * interval '1 microsecond',
-                    'retry of ' || pgtick.execution_id(found_one.scheduled_at, found_one.job_id));
-            else
-                perform pgtick.reschedule(found_one.job_id, op.at);
-            end if;
-            did := did + 1;
-        exception when others then
-            if sqlstate like '57%' or sqlstate like '53%' or sqlstate like '08%' then
-                raise;
-            end if;
-            refused := refused + 1;
-            reason := sqlerrm;
-        end;
-    end loop;
+    begin
+        for found_one in select * from pgtick.matching(op, batch) loop
+            seen := seen + 1;
+            op.after_at := found_one.scheduled_at;
+            op.after_id := found_one.job_id;
+            -- What has moved on meanwhile, or is locked by somebody, does not keep the others from their turn.
+            begin
+                if op.action = 'cancel' and found_one.standing then
+                    perform pgtick.cancel_job(found_one.job_id);
+                elsif op.action = 'cancel' then
+                    perform pgtick.stop_execution(found_one.job_id, found_one.scheduled_at);
+                elsif op.action = 'rerun' then
+                    perform pgtick.start_anew(pgtick.job_named(found_one.job_id), at + seen * interval '1 microsecond',
+                        'retry of ' || pgtick.execution_id(found_one.scheduled_at, found_one.job_id));
+                else
+                    perform pgtick.reschedule(found_one.job_id, op.at);
+                end if;
+                did := did + 1;
+            exception when others then
+                if sqlstate like '57%' or sqlstate like '53%' or sqlstate like '08%' then
+                    raise;
+                end if;
+                refused := refused + 1;
+                reason := sqlerrm;
+            end;
+        end loop;
+    exception when data_exception then
+        -- Its filter makes no sense: put in by hand, it would be the oldest for ever.
+        reason := sqlerrm;
+    end;
     -- Of what waits, each batch finds what is left: when it could do nothing, there is nothing left to be done.
     update pgtick.operations o
     set done = o.done + did, refused = o.refused + refused, problem = coalesce(reason, o.problem), after_at = op.after_at, after_id = op.after_id,

@@ -219,6 +219,23 @@ def test_an_operation_on_what_runs_and_a_report_of_it_wait_for_each_other_in_no_
     assert connection.execute("select refused, problem from pgtick.operations").fetchall() == [(0, None)]
 
 
+def test_an_operation_that_makes_no_sense_ends_with_its_problem_and_others_have_their_turn(
+    rows: Rows, connection: Connection
+) -> None:
+    rows.pending(rows.job("ann"), 3600)
+    for task_key in ("send_email", None):
+        connection.execute(
+            "insert into pgtick.operations (action, filter, matched) values ('cancel', %s, 1)",
+            [Jsonb({"task_key": task_key, "statuses": ["PENDING"]})],
+        )
+    for _ in range(2):
+        assert connection.execute("select pgtick.operate(10)").fetchone() == (True,)
+    ended = connection.execute(
+        "select done, problem, finished_at is not null from pgtick.operations order by operation_id"
+    )
+    assert ended.fetchall() == [(0, 'invalid input syntax for type integer: "send_email"', True), (1, None, True)]
+
+
 def test_the_same_operation_with_one_key_is_done_once(api: Api, rows: Rows) -> None:
     for _ in range(2):
         rows.finished(rows.job(), 0, "FAILED")
