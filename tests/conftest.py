@@ -2,13 +2,36 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
+from pathlib import Path
 
 import psycopg
 import pytest
 
 from tests.support import roles
 from tests.support.databases import Server, migrate, running_server
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Spreads the modules of each folder over the whole run.
+
+    Those of `processes` wait, those of `database` compute: one folder after the other, either the cores or the test
+    processes would be idle.
+    """
+    modules = [list(tests) for _, tests in itertools.groupby(items, lambda test: test.path)]
+    placed: list[tuple[float, list[pytest.Item]]] = []
+    for folder in dict.fromkeys(folder_of(tests) for tests in modules):
+        alike = [tests for tests in modules if folder_of(tests) == folder]
+        before = itertools.accumulate(map(len, alike), initial=0)
+        count = sum(map(len, alike))
+        placed += [(place / count, tests) for place, tests in zip(before, alike, strict=False)]
+    items[:] = [test for _, tests in sorted(placed, key=lambda each: each[0]) for test in tests]
+
+
+def folder_of(tests: list[pytest.Item]) -> str:
+    return tests[0].path.relative_to(Path(__file__).parent).parts[0]
 
 
 @pytest.fixture(scope="session")
