@@ -7,14 +7,16 @@ MAIN_TESTS = $(addprefix tests/database/test_,schema.py create_job.py outcomes.p
 # REST, command line, pages and the programs around, of which a second PostgreSQL tells little that is new.
 OUTER_TESTS = $(addprefix tests/database/test_,acting.py api_jobs.py api_outage.py api_schedules.py api_verbs.py archive.py auth.py \
 	cli.py cli_jobs.py cli_nouns.py client.py contract.py dashboard.py embedded.py http_tasks.py trace.py)
+# Each target remembers its failures by itself: several may run at the same time.
+ONE_BY_ONE = $(PY) -m pytest -o cache_dir=.pytest_cache/$@
 # Tests wait more than they compute: twice as many at once as there are cores here.
-PYTEST = $(PY) -m pytest --numprocesses=4 --dist=worksteal
-# Tests of real processes live in real time: what failed while others wanted the same cores is tried once more, alone.
-or_alone = $(1) || { echo "==> Once more, alone: what failed"; $(1) --numprocesses=0 --last-failed --last-failed-no-failures=none; }
+PYTEST = $(ONE_BY_ONE) --numprocesses=4 --dist=worksteal
+# Tests of real processes live in real time: what failed while others wanted the same cores is tried once more, one by one.
+or_one_by_one = $(1) || { echo "==> Once more, one by one: what failed"; $(1) --numprocesses=0 --last-failed --last-failed-no-failures=none; }
 export RATE SECONDS QUICK PAGES MINUTES
 
 .DEFAULT_GOAL := help
-.PHONY: help run psql shell test test-slow lint format bench chaos screenshots migrate schema clean wipe
+.PHONY: help run psql shell test test-slow slow-tests browser-tests older-tests lint format bench chaos screenshots migrate schema clean wipe
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -33,19 +35,25 @@ test: .venv/.stamp ## Run the tests on the embedded PostgreSQL, and the main one
 ifdef TESTS
 	$(PY) -m pytest $(TESTS)
 else
-	$(call or_alone,$(PYTEST) -m "not slow" --ignore=tests/browser tests)
+	$(call or_one_by_one,$(PYTEST) -m "not slow" --ignore=tests/browser tests)
 ifneq ($(SYSTEM_PG),)
 	@echo "==> Main tests on $$(PG_BINDIR=$(SYSTEM_PG) $(PY) -m app.embedded)"
-	$(call or_alone,PG_BINDIR=$(SYSTEM_PG) $(PYTEST) $(MAIN_TESTS))
+	$(call or_one_by_one,PG_BINDIR=$(SYSTEM_PG) $(PYTEST) $(MAIN_TESTS))
 endif
 endif
 
-test-slow: .venv/.stamp ## Run what takes minutes: slow tests, the dashboard in a browser, the tables' tests on an installed PostgreSQL
-	$(call or_alone,$(PYTEST) -m slow tests)
-	$(call or_alone,$(PY) -m pytest tests/browser)
+test-slow: slow-tests browser-tests older-tests ## Run what takes minutes: slow tests, the dashboard in a browser, the tables' tests on an installed PostgreSQL
+
+slow-tests: .venv/.stamp
+	$(call or_one_by_one,$(PYTEST) -m slow tests)
+
+browser-tests: .venv/.stamp
+	$(call or_one_by_one,$(ONE_BY_ONE) tests/browser)
+
+older-tests: .venv/.stamp
 ifneq ($(SYSTEM_PG),)
 	@echo "==> Database tests on $$(PG_BINDIR=$(SYSTEM_PG) $(PY) -m app.embedded)"
-	$(call or_alone,PG_BINDIR=$(SYSTEM_PG) $(PYTEST) tests/database $(addprefix --ignore=,$(MAIN_TESTS) $(OUTER_TESTS)))
+	$(call or_one_by_one,PG_BINDIR=$(SYSTEM_PG) $(PYTEST) tests/database $(addprefix --ignore=,$(MAIN_TESTS) $(OUTER_TESTS)))
 endif
 
 lint: .venv/.stamp ## Check style, formatting, types and the direction of imports
