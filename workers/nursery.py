@@ -76,7 +76,10 @@ class Nursery:
 
     def _conceive(self) -> bool:
         """Takes in one request; False at the end of the line."""
-        message, descriptors, _, _ = socket.recv_fds(self._line, 1, 1)
+        try:
+            message, descriptors, _, _ = socket.recv_fds(self._line, 1, 1)
+        except ConnectionResetError:
+            return False  # it died without having read our last word
         if not message:
             return False
         if not descriptors:
