@@ -6,11 +6,14 @@ monotonic clock and the database is ever used.
 
 from __future__ import annotations
 
+import math
 import time
 from datetime import UTC, datetime
 
 DRIFT = 200e-6
 """Seconds a second by which two clocks may part."""
+SET_S = 1.0
+"""A step of more is neither drift nor a long round trip: somebody has set the database's clock."""
 
 
 class Clock:
@@ -25,6 +28,8 @@ class Clock:
         self._offset = time.time() - time.monotonic()
         self._bound = float("inf")
         self._observed = 0.0
+        self.set_at = float("-inf")
+        """When the database's clock was last seen to have been set, on the monotonic clock."""
 
     def now(self) -> float:
         """Seconds since the epoch on the database's clock (never ahead of it by more than its drift)."""
@@ -42,6 +47,8 @@ class Clock:
         # trip takes seconds while a task holds the interpreter.
         known = self._bound + DRIFT * (received - self._observed)
         stepped = not (self._offset - 0.05 - bound <= offset <= self._offset + 0.05 + self._bound)
+        if stepped and math.isfinite(self._bound) and abs(offset - self._offset) > SET_S:
+            self.set_at = received
         if bound <= known * 1.5 or stepped:
             self._offset, self._bound, self._observed = offset, bound, received
 

@@ -15,7 +15,7 @@ from app.events import emit
 from app.settings import Settings
 from app.store import arrays, queries
 from workers.execution import CLAIM, DUE_AT, JOB, TASK_KEY, TO_DO, Execution
-from workers.loop import Link
+from workers.loop import Link, read_clock
 from workers.registry import Pool
 from workers.scan import BEGINNING, Look, Scan, looks_at, partition_of, partitions_between
 from workers.slots import Slots
@@ -55,6 +55,7 @@ class Claimer:
         # Numbers that no other worker gives out, not even after the server forgot what it had committed last.
         self._last_claim = secrets.randbits(31) << 32
         self._unanswered: range | None = None
+        self._clock_read_at = float("-inf")
         self._unsettled: set[str] = set()
         self._look_again_at = float("inf")
         self._last_keys: dict[int, str | None] = {}
@@ -87,6 +88,7 @@ class Claimer:
         """Claims once for each pool with free slots; returns the pause until the next claims in seconds."""
         if self._unanswered is not None:
             await self._hand_back(self._unanswered)
+        await self._read_clock()
         again = found = self.starved = False
         self._look_again_at = float("inf")
         for slots in self._pools:
@@ -109,6 +111,12 @@ class Claimer:
         # What comes due within the time claimed ahead must be seen before it is due.
         pause = min(self._settings.poll_s, self._settings.claim_ahead_s / 4) if found else self._settings.poll_s * 0.8
         return min(pause, max(RECHECK_S, self._look_again_at - self._clock.now()))
+
+    async def _read_clock(self) -> None:
+        """Once a poll at least: nobody tells when the database's clock is set, and what is due follows it."""
+        if time.monotonic() - self._clock_read_at > self._settings.poll_s / 2:
+            await read_clock(await self._link.connection(), self._clock)
+            self._clock_read_at = time.monotonic()
 
     async def _let_in(self, slots: Slots, wanted: int) -> None:
         """Lets executions of tasks with limits be claimed, where their limits leave room."""
@@ -168,7 +176,7 @@ class Claimer:
         scan.held_back = len(mine) < len(rows) and self._keep_out(rows, slots) and full
         if mine:
             lease_s = self._settings.lease_s
-            self._take([Execution(row, tasks[row[TASK_KEY]], now, lease_s) for row in mine])
+            self._take([Execution(row, tasks[row[TASK_KEY]], started, lease_s) for row in mine])
         # After the fresh ones, the backlog's turn comes at once.
         return wanted if scan.fresh_first else len(rows)
 

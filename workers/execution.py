@@ -30,7 +30,8 @@ CLAIM, JOB, DUE_AT, TASK_KEY, PRIORITY, TO_DO = 0, 1, 2, 4, 5, 11
 class Execution:
     """One claim: what `claim_due.sql` and `read_jobs.sql` returned, and its life in this worker.
 
-    Times are seconds since the epoch on the database's clock.
+    Times are seconds since the epoch on the database's clock; what only this process asks about (claimed_at, taken_at,
+    leased_until) is on the monotonic clock, which nobody sets.
     """
 
     __slots__ = (
@@ -38,7 +39,6 @@ class Execution:
         "attempt",
         "cancel_requested",
         "claim_id",
-        "claimed_at",
         "context",
         "due_at",
         "entered",
@@ -88,7 +88,6 @@ class Execution:
         self.scheduled_us: int = int(self.due_at * 1e6) if scheduled_us is None else scheduled_us
         self.max_retries: int = task.max_retries if max_retries is None else max_retries
         self.timeout: float | None = task.timeout if timeout is None else timeout
-        self.claimed_at = claimed_at
         self.taken_at = time.monotonic()
         self.leased_until = claimed_at + lease_s  # at least: the database counts from a little later
         self.started_at: float | None = None

@@ -10,13 +10,14 @@ from typing import Any
 
 import psycopg
 
+from app.clock import Clock
 from app.events import emit
 from app.settings import Settings
 from app.store import queries
 from app.store.connections import is_retryable
 from workers.execution import Execution
 from workers.guards import Guards
-from workers.loop import Link
+from workers.loop import Link, read_clock
 from workers.retention import Retention
 
 RECOVER_BATCH = 1000
@@ -32,6 +33,7 @@ class Janitor:
     def __init__(
         self,
         settings: Settings,
+        clock: Clock,
         link: Link,
         worker_id: int,
         claims: dict[int, Execution],
@@ -39,6 +41,7 @@ class Janitor:
         under_way: Callable[[], range] = lambda: range(0),
     ) -> None:
         self._settings = settings
+        self._clock = clock
         self._link = link
         self._worker_id = worker_id
         self._claims = claims
@@ -89,7 +92,9 @@ class Janitor:
 
     async def recover(self) -> None:
         """Takes executions back from expired claims."""
-        if time.monotonic() < self._judge_from:
+        # Set ahead, the database's clock ends every lease at once: workers get time to renew theirs by it.
+        await read_clock(await self._link.connection(), self._clock)
+        if time.monotonic() < max(self._judge_from, self._clock.set_at + 2 * self._settings.renew_s):
             return
         try:
             while await self._recover() == RECOVER_BATCH:

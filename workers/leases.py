@@ -192,7 +192,7 @@ class Leases:
         self.kept.set()
         sent, standing = report["sent"], set(report["standing"])
         self._clock.observe(*report["clock"])
-        leased_until = sent + self._clock.offset + self._settings.lease_s / 2
+        leased_until = sent + self._settings.lease_s / 2
         lost = []
         for claim_id, execution in list(self._claims.items()):
             if claim_id in standing:

@@ -9,9 +9,11 @@ import random
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from types import MappingProxyType
+from typing import Any
 
 import psycopg
 
+from app.clock import Clock
 from app.events import emit
 from app.store.borrowed import LENT, Connection
 from app.store.connections import POOLED, SESSION, STYLE, assignments, conninfo, cut, is_retryable
@@ -88,6 +90,14 @@ class Link:
         """Ends the connection under a call that hangs."""
         if self._connection is not None:
             cut(self._connection)
+
+
+async def read_clock(connection: psycopg.AsyncConnection[Any], clock: Clock) -> None:
+    """Takes in what the database's clock shows."""
+    sent = time.monotonic()
+    row = await (await connection.execute("select extract(epoch from clock_timestamp())::float8")).fetchone()
+    assert row is not None
+    clock.observe(row[0], sent, time.monotonic())
 
 
 class Limit:

@@ -18,7 +18,7 @@ from app.settings import Settings
 from app.store import queries
 from app.store.connections import NO_SCHEMA, is_retryable, lacks_schema
 from app.version import installed_version
-from workers.loop import SAY_AGAIN_S, Link
+from workers.loop import SAY_AGAIN_S, Link, read_clock
 from workers.notify_socket import notify
 from workers.registry import Task
 from workers.slots import Slots
@@ -99,10 +99,7 @@ async def register(settings: Settings, clock: Clock, tasks: dict[str, Task]) -> 
 async def _register(
     connection: psycopg.AsyncConnection[Any], settings: Settings, clock: Clock, tasks: dict[str, Task]
 ) -> Presence:
-    sent = time.monotonic()
-    row = await (await connection.execute("select extract(epoch from clock_timestamp())::float8")).fetchone()
-    assert row is not None
-    clock.observe(row[0], sent, time.monotonic())
+    await read_clock(connection, clock)
     keys = await _declare(connection, tasks)
     presence = Presence(settings, {keys[task_id]: task for task_id, task in tasks.items()})
     row = await (await connection.execute(queries.register_worker, presence.facts(running=0))).fetchone()

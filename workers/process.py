@@ -98,7 +98,13 @@ class Worker:
         self.sweeper = Sweeper(settings, self.clock, links["sweeper"], pools, self._on_overlooked)
         self.planner = Planner(settings, self.clock, links["planner"], self._on_planned)
         self.janitor = Janitor(
-            settings, links["janitor"], worker_id, claims, self._waker("claims"), lambda: self.claimer.under_way
+            settings,
+            self.clock,
+            links["janitor"],
+            worker_id,
+            claims,
+            self._waker("claims"),
+            lambda: self.claimer.under_way,
         )
         self.listener = Listener(
             links["listener"],

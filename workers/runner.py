@@ -6,6 +6,8 @@ import asyncio
 import contextvars
 import functools
 import heapq
+import math
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -60,6 +62,7 @@ class Runner:
         self._on_free = on_free
         self._waiting: list[Execution] = []
         self._timer: asyncio.TimerHandle | None = None
+        self._clock_set_at = clock.set_at
         self._running: set[Execution] = set()
         self._threads = Threads()
         self._children = Children(settings)
@@ -95,6 +98,10 @@ class Runner:
             self._timer.cancel()
             self._timer = None
         now = self._clock.now()
+        if self._clock.set_at > self._clock_set_at:
+            # Set back, it makes what was about to start wait for hours, in the places of what is due now.
+            self._clock_set_at = self._clock.set_at
+            self.release_waiting(now + self._settings.claim_ahead_s)
         while self._waiting and self._waiting[0].due_at <= now:
             self._start(heapq.heappop(self._waiting))
         if self._waiting:
@@ -103,7 +110,7 @@ class Runner:
 
     def _start(self, execution: Execution) -> None:
         self._slots[execution.task.pool].waiting -= 1
-        if execution.leased_until < self._clock.now():
+        if execution.leased_until < time.monotonic():
             # This process stood still for long: somebody else has it by now.
             self.lose([execution.claim_id])
         if execution.lost:
@@ -300,10 +307,12 @@ class Runner:
             patience = self._settings.kill_after_s + GIVE_UP_S
             asyncio.get_running_loop().call_later(patience, self._abandon, execution, self._stopped(execution))
 
-    def release_waiting(self) -> None:
-        """Hands back what has not started."""
-        waiting, self._waiting = self._waiting, []
-        for execution in waiting:
+    def release_waiting(self, due_after: float = -math.inf) -> None:
+        """Hands back what has not started and is due after that time."""
+        released = [execution for execution in self._waiting if execution.due_at > due_after]
+        self._waiting = [execution for execution in self._waiting if execution.due_at <= due_after]
+        heapq.heapify(self._waiting)
+        for execution in released:
             self._slots[execution.task.pool].waiting -= 1
             self._end(execution, Released())
 

@@ -41,6 +41,9 @@ begin
         step := 1000000 / task.rate_per_s;
         now_us := extract(epoch from clock_timestamp()) * 1000000;
         execute format('select last_value from pgtick.%I', rate_name) into used_up_to;
+        if used_up_to > now_us + step then
+            used_up_to := now_us - step;  -- the clock was set back
+        end if;
         used_up_to := greatest(used_up_to, now_us - greatest(100000, step));
         room := least(room, floor((now_us - used_up_to) / step + 0.001)::integer);
         again_s := greatest(0.01, (used_up_to + step - now_us) / 1000000);

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import time
 from datetime import timedelta
 from typing import Any
 
 import psycopg
 import pytest
 
+from app.clock import Clock
 from tests.support import roles
 from tests.support.databases import Server
 from tests.support.working import Bench
 from workers.claimer import Claimer
+from workers.execution import Execution
+from workers.loop import Link
+from workers.slots import Slots
 
 Connection = psycopg.Connection[Any]
 
@@ -103,3 +108,21 @@ def test_what_a_claim_took_runs_though_its_task_went_out_of_sight_meanwhile(
     monkeypatch.setattr(Claimer, "_look", look_and_forget)
     wait(connection, timedelta(seconds=1), 2)
     assert len(bench.claim()) == 2
+
+
+@pytest.mark.parametrize("hours", [-1, 1])
+def test_what_is_due_follows_the_clock_of_the_database_at_once_when_that_is_set(
+    bench: Bench, connection: Connection, hours: int
+) -> None:
+    wait(connection, timedelta(0), 1)
+    wait(connection, timedelta(minutes=-30), 1)
+    before = Clock()
+    before.observe(bench.clock.now() - hours * 3600, time.monotonic() - 0.001, time.monotonic())
+    found: list[Execution] = []
+
+    async def claim(link: Link) -> None:
+        await Claimer(bench.settings, before, link, [Slots("async", 10, bench.tasks)], 1, found.extend).tick()
+
+    bench._with_link(claim)
+    (execution,) = found
+    assert execution.due_at < before.now()

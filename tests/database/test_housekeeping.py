@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -10,12 +11,14 @@ from typing import Any
 import psycopg
 import pytest
 
+from app.clock import Clock
 from app.store import queries
 from tests.support.working import Bench
 from workers.claimer import FEW, Claimer
 from workers.execution import Completed
 from workers.janitor import Janitor
 from workers.loop import Link
+from workers.presence import Presence
 
 Connection = psycopg.Connection[Any]
 
@@ -47,13 +50,13 @@ def test_what_a_dead_worker_had_claimed_ahead_goes_back_and_the_rest_is_judged(
     for name in names:
         connection.execute("select pgtick.create_job('noop', user_id => %s)", [name])
     bench.claim()
-    for column, time, user in (
+    for column, at, user in (
         ("due_at", "now() + interval '1 hour'", "ahead%"),
         ("cancel_requested_at", "now()", "%to stop"),
         ("revoked_at", "now()", "%to start"),
         ("worker_id", "2", "of%"),
     ):
-        connection.execute(f"update pgtick.running_executions set {column} = {time} where user_id like %s", [user])
+        connection.execute(f"update pgtick.running_executions set {column} = {at} where user_id like %s", [user])
     connection.execute("insert into pgtick.workers (name, capacity, task_keys, version) values ('w', 1, '{}', '0')")
     assert values(connection, "select worker_id from pgtick.workers") == [1]
     assert connection.execute(queries.bury_worker, {"worker_id": 1}).fetchone() == (1, 3)
@@ -74,7 +77,7 @@ def test_a_claim_whose_answer_was_lost_is_handed_back_after_two_looks(bench: Ben
 
     async def look_twice() -> None:
         link = Link("test", bench.dsn)
-        janitor = Janitor(bench.settings, link, 1, bench.claims, lambda: woken.append(True))
+        janitor = Janitor(bench.settings, bench.clock, link, 1, bench.claims, lambda: woken.append(True))
         await janitor.hand_back()
         assert not woken, "its answer may be on the way still"
         await janitor.hand_back()
@@ -97,7 +100,7 @@ def test_a_claim_whose_answer_is_still_being_read_is_not_handed_back(
 
     async def look_twice_and_read(self: Claimer, *arguments: Any) -> list[Any]:
         link = Link("test", bench.dsn)
-        janitor = Janitor(bench.settings, link, 1, bench.claims, lambda: None, lambda: self.under_way)
+        janitor = Janitor(bench.settings, bench.clock, link, 1, bench.claims, lambda: None, lambda: self.under_way)
         await janitor.hand_back()
         await janitor.hand_back()
         await link.close()
@@ -118,7 +121,7 @@ def test_after_an_outage_others_get_time_to_renew_before_they_are_judged(bench: 
 
     async def judge() -> None:
         link = Link("test", bench.dsn)
-        janitor = Janitor(replace(bench.settings, renew_s=0.1), link, 1, bench.claims, lambda: None)
+        janitor = Janitor(replace(bench.settings, renew_s=0.1), bench.clock, link, 1, bench.claims, lambda: None)
         await janitor._notice_outage()
         await link.close()
         await janitor._notice_outage()
@@ -130,6 +133,67 @@ def test_after_an_outage_others_get_time_to_renew_before_they_are_judged(bench: 
 
     asyncio.run(judge())
     assert values(connection, "select losses from pgtick.pending_executions") == [1]
+
+
+def test_when_the_clock_of_the_database_was_set_ahead_workers_get_time_to_renew(
+    bench: Bench, connection: Connection
+) -> None:
+    connection.execute("select pgtick.create_job('noop')")
+    bench.claim()
+    connection.execute("update pgtick.running_executions set lease_expires_at = now() - interval '10 minutes'")
+    before = Clock()
+    before.observe(bench.clock.now() - 600, time.monotonic() - 0.001, time.monotonic())
+
+    async def judge() -> None:
+        link = Link("test", bench.dsn)
+        janitor = Janitor(replace(bench.settings, renew_s=0.1), before, link, 1, bench.claims, lambda: None)
+        await janitor.recover()
+        assert values(connection, "select count(*) from pgtick.running_executions") == [1]
+        while values(connection, "select count(*) from pgtick.running_executions") == [1]:
+            await janitor.recover()
+        await link.close()
+
+    asyncio.run(judge())
+    assert values(connection, "select losses from pgtick.pending_executions") == [1]
+
+
+@pytest.mark.parametrize(("started", "judged"), [("-1 hour", True), ("-1 second", False), ("1 hour", True)])
+def test_a_server_that_says_it_started_in_the_future_is_not_waited_for(
+    bench: Bench, connection: Connection, started: str, judged: bool
+) -> None:
+    connection.execute("select pgtick.create_job('noop')")
+    bench.claim()
+    connection.execute("update pgtick.running_executions set lease_expires_at = now() - interval '1 s'")
+    connection.execute(
+        f"""
+        create schema since;
+        create function since.pg_postmaster_start_time() returns timestamptz return clock_timestamp() + '{started}';
+        set search_path = since, pg_catalog"""
+    )
+    facts = {"n": 1, "grace": timedelta(seconds=10), "only": None}
+    assert len(connection.execute(queries.recover_expired, facts).fetchall()) == judged
+
+
+def test_a_lease_that_lasts_too_long_since_the_clock_was_set_back_is_shortened(
+    bench: Bench, connection: Connection
+) -> None:
+    for user in ("fresh", "too long"):
+        connection.execute("select pgtick.create_job('noop', user_id => %s)", [user])
+    bench.claim()
+    connection.execute(
+        "update pgtick.running_executions set lease_expires_at = clock_timestamp()"
+        " + case user_id when 'fresh' then interval '29 s' else interval '1 hour' end"
+    )
+    facts = {
+        **Presence(bench.settings, bench.tasks).facts(running=2),
+        "worker_id": 1,
+        "blocked_s": None,
+        "lease": timedelta(seconds=30),
+        "renew": timedelta(seconds=5),
+    }
+    connection.execute(queries.keep_alive, facts)
+    left = "select lease_expires_at - clock_timestamp() < interval '31 s' from pgtick.running_executions"
+    assert values(connection, left) == [True, True]
 
 
 def test_partitions_that_are_over_go_and_none_that_waits_or_is_to_come(connection: Connection) -> None:

@@ -11,6 +11,7 @@ import pytest
 from psycopg.types.json import Jsonb
 
 from app.domain.limits import Limits
+from tests.support.waiting import eventually
 from tests.support.working import TASK, Bench
 from workers.claimer import RECHECK_S
 from workers.execution import Failed
@@ -135,3 +136,13 @@ def test_what_waits_is_gone_through_once_however_many_tasks_a_worker_brings(
         assert value(connection, "select pgtick.apply_limits(array(select task_key from pgtick.tasks))") == 0
         read = "select sum(seq_tup_read) from pg_stat_xact_user_tables where relname like 'pending_executions%'"
         assert value(connection, read) == 200
+
+
+def test_a_rate_goes_on_when_the_clock_was_set_back(connection: Connection, bench: Bench) -> None:
+    connection.execute("update pgtick.tasks set rate_per_s = 10, priority = 6; select pgtick.apply_limits('{1}')")
+    hour_ahead = "extract(epoch from clock_timestamp() + interval '1 hour') * 1000000"
+    connection.execute(f"select setval('pgtick.rate_of_task_1', ({hour_ahead})::bigint)")
+    for _ in range(3):
+        put(connection, 6)
+    assert value(connection, "select admitted from pgtick.admit(1, now(), 10)") == 1, "no more than the rate"
+    eventually(lambda: value(connection, "select admitted from pgtick.admit(1, clock_timestamp(), 10)"))

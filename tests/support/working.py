@@ -89,7 +89,7 @@ class Bench:
 
         async def recover(link: Link) -> None:
             settings = replace(self.settings, renew_s=0.0)  # servers get twice that time after they have come up
-            await Janitor(settings, link, 1, self.claims, lambda: None).recover()
+            await Janitor(settings, self.clock, link, 1, self.claims, lambda: None).recover()
             await self._keep_up(link)  # they are due from now on
 
         self._with_link(recover)

@@ -40,6 +40,18 @@ def test_follows_a_step_of_the_database_clock() -> None:
     assert clock.now() >= 1_003_600.0
 
 
+def test_knows_when_the_database_clock_was_set_and_when_it_only_seemed_so() -> None:
+    clock = Clock()
+    observe(clock, 1_000_000.0)
+    observe(clock, 1_000_000.0 - 30, round_trip=40)
+    observe(clock, 1_000_000.2)
+    assert clock.set_at == float("-inf"), "a first reading, a loose one, and a small step tell of nobody"
+    for step in (600, -3600):
+        asked = time.monotonic()
+        observe(clock, clock.now() + step)
+        assert clock.set_at >= asked
+
+
 def test_a_worker_host_an_hour_off_changes_nothing(monkeypatch) -> None:
     clock = Clock()
     observe(clock, 1_000_000.0)

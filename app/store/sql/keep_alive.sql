@@ -1,10 +1,11 @@
--- Extends the leases of this worker's claims where they are no longer fresh, and says that it is alive, without ever
--- waiting for a row that somebody else has locked. Returns whether a drain was asked for, and which of its claims stand,
--- are to be stopped, or must not start.
+-- Extends the leases of this worker's claims where they are no longer fresh (or last too long, as the clock was set back),
+-- and says that it is alive, without ever waiting for a row that somebody else has locked. Returns whether a drain was
+-- asked for, and which of its claims stand, are to be stopped, or must not start.
 with
 aged as materialized (
     select claim_id from pgtick.running_executions
-    where worker_id = %(worker_id)s and lease_expires_at < clock_timestamp() + %(lease)s - %(renew)s / 2
+    where worker_id = %(worker_id)s
+      and lease_expires_at not between clock_timestamp() + %(lease)s - %(renew)s / 2 and clock_timestamp() + %(lease)s
     for update skip locked
 ),
 kept as (

@@ -1,10 +1,12 @@
 -- Takes executions back from claims whose lease is over. The first loss is not charged, but makes the execution a suspect
 -- that runs alone from now on; a loss of a suspect is its own doing and charged; without attempts left it has failed.
--- While the server was down nobody could renew: after its start all get the time to. Of all claims, or of one.
+-- While the server was down nobody could renew: after its start all get the time to (one that started in the future had a
+-- wrong clock then). Of all claims, or of one.
 with
 expired as materialized (
     select claim_id from pgtick.running_executions
-    where lease_expires_at < clock_timestamp() and pg_postmaster_start_time() < clock_timestamp() - %(grace)s
+    where lease_expires_at < clock_timestamp()
+      and pg_postmaster_start_time() not between clock_timestamp() - %(grace)s and clock_timestamp()
       and claim_id = coalesce(%(only)s::int8, claim_id)
     limit %(n)s
     for update skip locked

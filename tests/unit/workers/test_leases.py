@@ -60,7 +60,7 @@ def test_one_that_could_not_be_started_or_died_in_the_middle_of_a_report_has_a_s
 
 def claimed(number: int, taken_s_ago: float) -> Execution:
     row: list[Any] = [number, "job", 0.0, 0, 1, 2, 1, 0, False, None, "user", "{}", None, None, None]
-    execution = Execution(row, TASK, 0.0, SETTINGS.lease_s)
+    execution = Execution(row, TASK, time.monotonic() - taken_s_ago, SETTINGS.lease_s)
     execution.taken_at -= taken_s_ago
     return execution
 
@@ -99,10 +99,11 @@ def test_a_claim_is_lost_only_if_it_was_there_before_the_keeper_looked_and_is_no
 
 def test_what_stands_may_start_for_longer_and_never_for_shorter(leases: Leases, claims: dict[int, Execution]) -> None:
     claims |= {1: claimed(1, 2.0), 2: claimed(2, 2.0)}
-    claims[1].leased_until, claims[2].leased_until = -100.0, 100.0
+    now = time.monotonic()
+    claims[1].leased_until, claims[2].leased_until = now - 100.0, now + 100.0
     heard(leases, standing=[1, 2])
-    assert claims[1].leased_until == pytest.approx(SETTINGS.lease_s / 2 - 1, abs=0.2)
-    assert claims[2].leased_until == 100.0
+    assert claims[1].leased_until == pytest.approx(now + SETTINGS.lease_s / 2 - 1, abs=0.2)
+    assert claims[2].leased_until == now + 100.0
 
 
 def test_what_is_to_stop_not_to_start_or_to_drain_is_passed_on(leases: Leases, said: dict[str, Any]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from dataclasses import replace
 from typing import Any
 
@@ -14,13 +15,13 @@ from workers.execution import Completed, Ended, Execution, Outcome, Released
 from workers.runner import Runner
 from workers.slots import Slots
 
-NOW = 1_000.0
+NOW = 1_800_000_000.0
 SETTINGS = Settings(database_url="postgresql://nowhere")
 
 
 def claimed(due_at: float = NOW, attempt: int = 1, losses: int = 0, expires_at: float | None = None) -> Execution:
     row: list[Any] = [1, "job", due_at, 0, 1, 2, attempt, losses, False, expires_at, "user", "{}", None, None, None]
-    return Execution(row, TASK, NOW, SETTINGS.lease_s)
+    return Execution(row, TASK, time.monotonic(), SETTINGS.lease_s)
 
 
 def ends(execution: Execution, between: Any = lambda runner: None) -> tuple[list[Outcome], list[str]]:
@@ -67,9 +68,20 @@ def test_what_is_past_its_deadline_is_left_out_unless_it_has_started_once() -> N
 
 def test_a_lease_that_ran_out_while_the_process_stood_still_starts_nothing() -> None:
     execution = claimed()
-    execution.leased_until = NOW - 0.001
+    execution.leased_until = time.monotonic() - 0.001
     assert ends(execution) == ([], [])
 
 
 def test_what_waits_for_its_time_is_handed_back_when_the_worker_drains() -> None:
     assert ends(claimed(due_at=NOW + 60), lambda runner: runner.release_waiting()) == ([Released()], [])
+
+
+@pytest.mark.parametrize("step", [-3600, 3600])
+def test_what_waits_when_the_clock_of_the_database_is_set_blocks_nothing_and_is_not_lost(step: int) -> None:
+    def set_clock(runner: Runner) -> None:
+        runner._clock.time += step  # type: ignore[attr-defined]
+        runner._clock.set_at = time.monotonic()
+        runner.take([])
+
+    ahead = claimed(due_at=NOW + 0.4)
+    assert ends(ahead, set_clock) == (([Released()], []) if step < 0 else ([Completed()], ["called"]))
