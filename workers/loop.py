@@ -16,7 +16,7 @@ import psycopg
 from app.clock import Clock
 from app.events import emit
 from app.store.borrowed import LENT, Connection
-from app.store.connections import POOLED, SESSION, STYLE, assignments, conninfo, cut, is_retryable
+from app.store.connections import POOLED, SESSION, STYLE, assignments, conninfo, cut, is_retryable, known_to
 
 FIRST_BACKOFF_S = 0.05
 LONGEST_BACKOFF_S = 2.0
@@ -55,9 +55,10 @@ class Link:
     async def _set_up(self, connection: Connection) -> None:
         asked = await connection.execute(POOLED, [connection.info.backend_pid])
         self.pooled = await asked.fetchone() == (True,)
-        await connection.execute(assignments(STYLE if self.pooled else {**STYLE, **SESSION, **self._settings}))
+        session = {} if self.pooled else {**known_to(connection, SESSION), **self._settings}
+        await connection.execute(assignments({**STYLE, **session}))
         if self.pooled:
-            connection.borrow(assignments({**LENT, **self._settings}, "set local"))
+            connection.borrow(assignments({**known_to(connection, LENT), **self._settings}, "set local"))
         if self.prepares:
             connection.prepare_threshold = 0
 

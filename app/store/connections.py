@@ -64,6 +64,9 @@ SESSION = {
     "array_nulls": "on",
 }
 
+NEWER = {"transaction_timeout": "0"}
+"""The same, of PostgreSQL 17 and later."""
+
 PLAIN_PATH = "set local search_path = public"
 
 POOLED = "select pg_backend_pid() <> %s"
@@ -149,13 +152,18 @@ def assignments(settings: Mapping[str, str], command: str = "set") -> str:
     return "; ".join(f"{command} {name} = '{value}'" for name, value in settings.items())
 
 
+def known_to(connection: psycopg.BaseConnection[Any], settings: Mapping[str, str]) -> dict[str, str]:
+    """These settings, with those of newer servers if this is one."""
+    return {**settings, **(NEWER if connection.info.server_version >= 170_000 else {})}
+
+
 def set_up(connection: psycopg.Connection[Any], settings: Mapping[str, str] = MappingProxyType({})) -> bool:
     """Gives a new connection, in autocommit mode, the settings of its session; returns whether a pooler is in between.
 
     If so, it gets no more than poolers keep for each client.
     """
     pooled = connection.execute(POOLED, [connection.info.backend_pid]).fetchone() == (True,)
-    connection.execute(assignments(STYLE if pooled else {**STYLE, **SESSION, **settings}))
+    connection.execute(assignments(STYLE if pooled else {**STYLE, **known_to(connection, SESSION), **settings}))
     return pooled
 
 

@@ -30,9 +30,10 @@ def test_they_make_no_difference(fleet: Fleet) -> None:
     runs_everything(fleet, fleet.dsn)
 
 
-def test_nor_does_a_limit_for_idle_transactions(fleet: Fleet) -> None:
+def test_nor_do_limits_for_transactions(fleet: Fleet) -> None:
     with psycopg.connect(fleet.owner, autocommit=True) as owner:
         strange.make(owner, idle_in_transaction_session_timeout="5ms")
+        strange.limit_transactions(owner)
     runs_everything(fleet, fleet.dsn)
 
 

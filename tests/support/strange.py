@@ -19,6 +19,12 @@ SETTINGS = {
 }
 
 
+def limit_transactions(connection: psycopg.Connection) -> None:
+    """In the database of the connection no transaction may take long; before PostgreSQL 17 there was no such limit."""
+    if connection.info.server_version >= 170_000:
+        make(connection, transaction_timeout="20ms")
+
+
 def make(connection: psycopg.Connection, **settings: str) -> None:
     """The database of the connection begins every session with these, by default with all of the above."""
     for name, value in (settings or SETTINGS).items():
