@@ -86,8 +86,10 @@ declare
     seen integer := 0;
     did integer := 0;
     refused integer := 0;
+    now_is text;
     reason text;
     at timestamptz := clock_timestamp();
+    is_last boolean;
 begin
     select * into op from pgtick.operations o
     where o.finished_at is null and (only_id is null or o.operation_id = only_id)
@@ -107,7 +109,11 @@ begin
                 if op.action = 'cancel' and found_one.standing then
                     perform pgtick.cancel_job(found_one.job_id);
                 elsif op.action = 'cancel' then
-                    perform pgtick.stop_execution(found_one.job_id, found_one.scheduled_at);
+                    now_is := pgtick.stop_execution(found_one.job_id, found_one.scheduled_at);
+                    if now_is in ('CANCELLED', 'IN_PROGRESS') is not true then
+                        raise exception 'execution % is %', pgtick.execution_id(found_one.scheduled_at, found_one.job_id),
+                            coalesce('over: ' || now_is, 'no more') using errcode = 'object_not_in_prerequisite_state';
+                    end if;
                 elsif op.action = 'rerun' then
                     perform pgtick.start_anew(pgtick.job_named(found_one.job_id), at + seen * interval '1 microsecond',
                         'retry of ' || pgtick.execution_id(found_one.scheduled_at, found_one.job_id));
@@ -127,11 +133,13 @@ begin
         -- Its filter makes no sense: put in by hand, it would be the oldest for ever.
         reason := sqlerrm;
     end;
-    -- Of what waits, each batch finds what is left: when it could do nothing, there is nothing left to be done.
+    -- Of what waits, each batch finds what is left: when it could do nothing, there is nothing left to be done. Of those that
+    -- were counted first, the rest had moved on before their batch came.
+    is_last := seen < batch or (did = 0 and op.action <> 'rerun');
     update pgtick.operations o
-    set done = o.done + did, refused = o.refused + refused, problem = coalesce(reason, o.problem), after_at = op.after_at, after_id = op.after_id,
-        worked_at = clock_timestamp(),
-        finished_at = case when seen < batch or (did = 0 and op.action <> 'rerun') then clock_timestamp() end
+    set done = o.done + did, refused = greatest(o.refused + refused, case when is_last then o.matched - o.done - did end),
+        problem = coalesce(reason, o.problem), after_at = op.after_at, after_id = op.after_id,
+        worked_at = clock_timestamp(), finished_at = case when is_last then clock_timestamp() end
     where o.operation_id = op.operation_id;
     if did > 0 and op.action = 'rerun' then
         perform pgtick.tell_due(at);

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import psycopg
@@ -216,7 +217,36 @@ def test_an_operation_on_what_runs_and_a_report_of_it_wait_for_each_other_in_no_
         reporting.execute(report, second)
         reporting.commit()
         theirs.join()
-    assert connection.execute("select refused, problem from pgtick.operations").fetchall() == [(0, None)]
+    ended = connection.execute("select done, refused, problem like '% is no more' from pgtick.operations")
+    assert ended.fetchall() == [(0, 2, True)], "both were reported meanwhile"
+
+
+def test_what_ends_while_it_is_being_cancelled_was_not_cancelled(api: Api, rows: Rows, connection: Connection) -> None:
+    for _ in range(2):
+        rows.pending(rows.job("ann"), 1)
+    blocks = "select exists (select from pg_locks where not granted and pg_backend_pid() = any (pg_blocking_pids(pid)))"
+    with ThreadPoolExecutor(1) as pool:
+        with connection.transaction():
+            rows.finish_everything()
+            answer = pool.submit(act, api, "cancel", {"user_id": "ann"})
+            eventually(lambda: connection.execute(blocks).fetchone() == (True,))
+        ended = answer.result().json
+    assert (ended["state"], ended["matched"], ended["done"], ended["refused"]) == ("FINISHED", 2, 0, 2)
+    assert ended["problem"].endswith(" is over: COMPLETED")
+
+
+def test_what_moved_on_before_its_turn_is_counted_in_the_end(rows: Rows, connection: Connection) -> None:
+    rows.pending(rows.job("ann"), 3600)
+    connection.execute(
+        "insert into pgtick.operations (action, filter, matched, created_at)"
+        ' values (\'cancel\', \'{"user_id": "ann", "statuses": ["PENDING"]}\', 3, now() + interval \'1 s\')'
+    )
+    assert connection.execute("select pgtick.operate(1)").fetchone() == (True,)
+    unfinished = connection.execute("select done, refused, finished_at from pgtick.operations")
+    assert unfinished.fetchall() == [(1, 0, None)]
+    assert connection.execute("select pgtick.operate(1)").fetchone() == (True,)
+    ended = connection.execute("select done, refused, finished_at is not null from pgtick.operations")
+    assert ended.fetchall() == [(1, 2, True)]
 
 
 def test_an_operation_that_makes_no_sense_ends_with_its_problem_and_others_have_their_turn(
