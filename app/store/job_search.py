@@ -24,7 +24,8 @@ _BEFORE_CREATION = timedelta(minutes=1)
 _JOBS = """
 select j.job_id::text, j.user_id, j.task_id, j.schedule_type, j.expression, j.timezone, j.run_at,
        j.parameters::text as parameters, j.created_at, j.updated_at, j.cancelled_at,
-       case when s.paused_at is null and s.problem is null then s.next_run_at end as next_run_at,
+       case when s.paused_at is null and s.problem is null and s.cancelled_at is null then s.next_run_at end
+           as next_run_at,
        s.paused_at, s.problem, s.planned_through
 from pgtick.jobs j
 left join pgtick.schedules s using (job_id)

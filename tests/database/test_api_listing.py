@@ -284,6 +284,15 @@ def test_extreme_times_and_limits_are_answered(shared_api: Api) -> None:
             shared_api.get(path, **query)
 
 
+def test_a_date_beyond_the_partitions_is_no_next_run_of_a_job_that_was_cancelled(api: Api) -> None:
+    made = api.created(user_id="ann", schedule="2033-01-01T00:00:00Z")
+    [standing] = api.get("/jobs", user_id="ann")["jobs"]
+    assert standing["next_run_at"] == made["next_runs"][0]
+    api.call("DELETE", f"/jobs/{made['job_id']}")
+    [cancelled] = api.get("/jobs", user_id="ann")["jobs"]
+    assert (cancelled["status"], cancelled["next_run_at"]) == ("CANCELLED", None)
+
+
 def test_paused_and_broken_schedules_are_still_jobs(api: Api, rows: Rows) -> None:
     paused, broken = rows.job(expression="* * * * *"), rows.job(expression="x")
     rows.standing(paused, HOUR, paused=True)
