@@ -88,7 +88,10 @@ def run(job_id: str) -> Response:
 def skip(job_id: str) -> Response:
     known, asked = known_id(job_id), structs.read(Skip, empty=True)[0]
     at = None if asked.scheduled_at is None else _instant(asked.scheduled_at, "scheduled_at")
-    skipped = _act(lambda c: occurrences.skip_run(c, known, at, clock.now_utc()))
+    try:
+        skipped = _act(lambda c: occurrences.skip_run(c, known, at, clock.now_utc()))
+    except verbs.Refused as error:  # by the function in SQL, whose argument is `at`
+        raise verbs.Refused(error.status, "scheduled_at", error.rule) if error.field == "at" else error from None
     return responses.answer({"job_id": known, "execution_id": skipped, "status": "SKIPPED"})
 
 
