@@ -88,7 +88,6 @@ class Claimer:
         """Claims once for each pool with free slots; returns the pause until the next claims in seconds."""
         if self._unanswered is not None:
             await self._hand_back(self._unanswered)
-        await self._read_clock()
         again = found = self.starved = False
         self._look_again_at = float("inf")
         for slots in self._pools:
@@ -106,6 +105,7 @@ class Claimer:
             self.starved = self.starved or slots.free == 0
         if self._unsettled:
             await self._settle_waiting()
+        await self._read_clock()
         if again and not self.starved:
             return 0.0
         # What comes due within the time claimed ahead must be seen before it is due.
@@ -113,7 +113,10 @@ class Claimer:
         return min(pause, max(RECHECK_S, self._look_again_at - self._clock.now()))
 
     async def _read_clock(self) -> None:
-        """Once a poll at least: nobody tells when the database's clock is set, and what is due follows it."""
+        """Once a poll at least: nobody tells when the database's clock is set, and what is due follows it.
+
+        After the claims, so that no start waits for it.
+        """
         if time.monotonic() - self._clock_read_at > self._settings.poll_s / 2:
             await read_clock(await self._link.connection(), self._clock)
             self._clock_read_at = time.monotonic()

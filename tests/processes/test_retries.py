@@ -66,7 +66,7 @@ def test_a_result_that_cannot_be_stored_fails_without_running_again(
 
 
 def test_a_row_that_cannot_be_read_fails_alone(shared: Fleet) -> None:
-    shared.connection.execute(
+    shared.change_tables(
         "alter table pgtick.pending_executions drop constraint if exists pending_executions_times_are_sane"
     )
     neighbours = [shared.post("quick") for _ in range(5)]

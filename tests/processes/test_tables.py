@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from functools import partial
-
-from psycopg.errors import DeadlockDetected
 
 from app.store.connections import connect
 from tests.support.processes import Fleet, always
@@ -13,23 +10,11 @@ from tests.support.waiting import eventually
 from workers.reporter import MOST_WAITING
 
 
-def dropped(fleet: Fleet, partition: str) -> bool:
-    """False if a worker was at it: it takes a partition and its parent the other way round, and one of the two yields.
-
-    Who drops by hand would then do it again.
-    """
-    try:
-        fleet.connection.execute(f"drop table if exists pgtick.{partition}")
-    except DeadlockDetected:
-        return False
-    return True
-
-
 def forget_partitions(fleet: Fleet, *parents: str) -> None:
     """As after days without anybody to make partitions: only long past ones are known."""
     query = "select partition from pgtick.partitions where parent = any(%s)"
     for (partition,) in fleet.connection.execute(query, [list(parents)]).fetchall():
-        eventually(partial(dropped, fleet, partition))
+        fleet.change_tables(f"drop table if exists pgtick.{partition}")
     fleet.connection.execute(
         "update pgtick.partition_windows set from_at = date_bin(step, now() - interval '5 days', '2000-01-01 00:00Z'),"
         " until_at = date_bin(step, now() - interval '3 days', '2000-01-01 00:00Z') where parent = any(%s)",

@@ -253,6 +253,21 @@ class Fleet:
         row = self.connection.execute(query, parameters).fetchone()
         return row[0] if row else None
 
+    def change_tables(self, statement: str) -> None:
+        """What somebody does to the tables by hand beside workers, and does again after a deadlock.
+
+        Workers lock a partition and its parent in the other order; one of the two has to yield.
+        """
+
+        def done() -> bool:
+            try:
+                self.connection.execute(statement)
+            except psycopg.errors.DeadlockDetected:
+                return False
+            return True
+
+        eventually(done)
+
     def executions(self, job_id: UUID) -> list[dict[str, Any]]:
         with self.connection.cursor(row_factory=dict_row) as cursor:
             query = "select * from pgtick.executions where job_id = %s order by scheduled_at"
