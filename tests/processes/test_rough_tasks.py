@@ -210,7 +210,9 @@ def test_standard_streams_that_are_closed_stop_nothing(fleet: Fleet, how: str) -
 
 
 def test_a_terminal_that_is_closed_ends_a_worker_as_a_stop_does(fleet: Fleet) -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)  # under nohup it is ignored, and a worker leaves it so
     worker = fleet.start()
+    signal.signal(signal.SIGHUP, before)
     job = fleet.post("nap", parameters={"seconds": 1.5})
     fleet.until_started(job)
     worker.process.send_signal(signal.SIGHUP)
