@@ -76,7 +76,7 @@ begin
     -- What its limits have let in, and nobody has claimed, is not to start either.
     update pgtick.pending_executions p
     set priority = p.priority + 4 * sign(p.priority), limit_key = case when task.concurrency_key is not null then p.limit_key end
-    where p.task_key = task.task_key and abs(p.priority) <= 4 and p.limit_key is not null;
+    where p.task_key = task.task_key and p.priority between -4 and 4 and p.limit_key is not null;
     -- Twice: what is claimed, or comes back, while the first looks is in the other table by then.
     perform pgtick.apply_limits(array[task.task_key]);
     perform pgtick.apply_limits(array[task.task_key]);
@@ -97,7 +97,7 @@ declare
 begin
     update pgtick.tasks t
     set paused_at = null, paused_note = null,
-        priority = case when t.max_concurrent is null and t.max_per_key is null and t.rate_per_s is null then (t.priority - 1) % 4 + 1 else t.priority end
+        priority = case when (t.max_concurrent, t.max_per_key, t.rate_per_s) is null then (t.priority - 1) % 4 + 1 else t.priority end
     where t.task_key = task.task_key and t.paused_at is not null;
     if not found then
         return false;
