@@ -69,17 +69,20 @@ declare
     task pgtick.tasks := pgtick.task_named(task_id);
     held integer;
 begin
+    -- What its limits are just letting in is in by then, and is held.
+    perform pg_advisory_xact_lock(7067849, task.task_key);
     update pgtick.tasks t
     set paused_at = coalesce(t.paused_at, clock_timestamp()), paused_note = coalesce(note, t.paused_note),
         priority = (t.priority - 1) % 4 + 5
     where t.task_key = task.task_key;
-    -- What its limits have let in, and nobody has claimed, is not to start either.
-    update pgtick.pending_executions p
-    set priority = p.priority + 4 * sign(p.priority), limit_key = case when task.concurrency_key is not null then p.limit_key end
-    where p.task_key = task.task_key and p.priority between -4 and 4 and p.limit_key is not null;
-    -- Twice: what is claimed, or comes back, while the first looks is in the other table by then.
-    perform pgtick.apply_limits(array[task.task_key]);
-    perform pgtick.apply_limits(array[task.task_key]);
+    -- Twice: what is claimed, or comes back, while the first looks is in the other table by then, or in another place.
+    for look in 1..2 loop
+        -- What its limits have let in, and nobody has claimed, is not to start either.
+        update pgtick.pending_executions p
+        set priority = p.priority + 4 * sign(p.priority), limit_key = case when task.concurrency_key is not null then p.limit_key end
+        where p.task_key = task.task_key and p.priority between -4 and 4 and p.limit_key is not null;
+        perform pgtick.apply_limits(array[task.task_key]);
+    end loop;
     select count(*) into held from pgtick.pending_executions p where p.task_key = task.task_key and p.priority > 4 and p.due_at <= clock_timestamp();
     perform pgtick.audit('pause_task', task.task_id, jsonb_strip_nulls(jsonb_build_object('note', note, 'held', held)));
     return held;

@@ -141,6 +141,15 @@ MOVES = {
         " select job_id, scheduled_at, due_at, user_id, task_key, priority, attempt from gone",
     ),
 }
+MOVES_OF_LIMITS = {
+    "let in": (ADMIT,),
+    "let in, and put back by a claim": (
+        ADMIT,
+        "commit",
+        "with gone as (delete from pgtick.pending_executions returning *)"
+        " insert into pgtick.pending_executions select * from gone",
+    ),
+}
 OF_CLAIMS = """
     select array_agg(priority) from (
         select priority from pgtick.pending_executions union all select priority from pgtick.running_executions
@@ -162,6 +171,36 @@ def test_what_is_on_its_way_at_that_moment_is_held_too(connection: Connection, b
         mover.commit()
         pausing.result()
     assert set(value(connection, OF_CLAIMS)) == {6}
+
+
+@pytest.mark.parametrize("move", MOVES_OF_LIMITS)
+def test_what_limits_are_letting_in_at_that_moment_is_held_too(connection: Connection, bench: Bench, move: str) -> None:
+    connection.execute(LIMIT)
+    create(connection)
+    with psycopg.connect(bench.dsn) as mover, ThreadPoolExecutor() as threads:
+        for statement in MOVES_OF_LIMITS[move]:
+            mover.execute(statement)
+        pausing = threads.submit(pause, connection)
+        waits = "select wait_event_type = 'Lock' from pg_stat_activity where pid = %s"
+        eventually(lambda: pausing.done() or value(mover, waits, connection.info.backend_pid))
+        mover.commit()
+        pausing.result()
+    assert bench.claim() == []
+    assert resume(connection)
+    assert value(connection, ADMIT) == 1
+
+
+@pytest.mark.parametrize("set_aside", [LIMIT, "select pgtick.pause_task('noop')"], ids=["limited", "paused"])
+def test_a_recurring_job_that_is_posted_at_that_moment_is_held_too(
+    connection: Connection, bench: Bench, set_aside: str
+) -> None:
+    with psycopg.connect(bench.dsn) as poster:
+        create(poster, "* * * * * *")
+        connection.execute(set_aside)
+    bench.plan()
+    connection.execute("update pgtick.pending_executions set due_at = now() - interval '1 s'")
+    waiting = connection.execute("select distinct priority from pgtick.pending_executions").fetchall()
+    assert waiting == [(6,)]
 
 
 def test_why_it_does_not_run_is_said(connection: Connection, bench: Bench) -> None:
