@@ -175,12 +175,10 @@ begin
     from pgtick.tasks t
     where t.task_key = any (task_keys);
     -- All tasks at once: millions may wait, and are not gone through for each of them. Schedules first: once they are had,
-    -- what a planner was making of them is pending. What runs next: it may be among what waits a moment later.
+    -- what a planner was making of them is pending. Then what waits, and what runs after it, in the order of claims:
+    -- they have what waits, and wait for a run of the same job that is being changed.
     if limited is not null then
         update pgtick.schedules s set priority = s.priority + 4 where s.task_key = any (limited) and s.priority <= 4;
-        update pgtick.running_executions r
-        set priority = r.priority + 4
-        where r.task_key = any (limited) and r.priority <= 4;
         update pgtick.pending_executions p
         set priority = p.priority + 4 * sign(p.priority)
         where p.task_key = any (limited) and p.priority between -4 and 4 and p.limit_key is null;
@@ -189,17 +187,20 @@ begin
             update pgtick.pending_executions p set limit_key = null
             where p.task_key = any (limited) and p.task_key = any (rekeyed) and p.priority > 4;
         end if;
+        update pgtick.running_executions r
+        set priority = r.priority + 4
+        where r.task_key = any (limited) and r.priority <= 4;
     end if;
     if unlimited is not null then
         update pgtick.schedules s set priority = s.priority - 4 where s.task_key = any (unlimited) and s.priority > 4;
-        update pgtick.running_executions r
-        set priority = r.priority - 4, limit_key = null
-        where r.task_key = any (unlimited) and r.priority > 4;
         -- Each of the three has an index.
         update pgtick.pending_executions p
         set priority = ((abs(p.priority) - 1) % 4 + 1) * sign(p.priority), limit_key = null
         where p.task_key = any (unlimited) and (p.priority > 4 or p.priority < -4 or p.limit_key is not null and p.priority <= 4);
         get diagnostics freed = row_count;
+        update pgtick.running_executions r
+        set priority = r.priority - 4, limit_key = null
+        where r.task_key = any (unlimited) and r.priority > 4;
     end if;
     return held + freed;
 end $$;

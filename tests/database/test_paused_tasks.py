@@ -203,6 +203,30 @@ def test_a_recurring_job_that_is_posted_at_that_moment_is_held_too(
     assert waiting == [(6,)]
 
 
+def test_a_pause_and_a_claim_of_a_job_that_runs_wait_for_each_other_in_no_circle(
+    connection: Connection, bench: Bench
+) -> None:
+    create(connection, "* * * * * *")
+    bench.plan()
+    connection.execute("update pgtick.pending_executions set due_at = now() - interval '1 s'")
+    assert len(bench.claim(capacity=1)) == 1
+    with psycopg.connect(bench.dsn) as claimer, ThreadPoolExecutor() as threads:
+        claimer.execute("select from pgtick.pending_executions for update")
+        pausing = threads.submit(pause, connection)
+        waits = "select wait_event_type = 'Lock' from pg_stat_activity where pid = %s"
+        eventually(lambda: value(claimer, waits, connection.info.backend_pid))
+        claimer.execute(
+            "insert into pgtick.running_executions (claim_id, job_id, scheduled_at, due_at, user_id, task_key,"
+            " priority, attempt, losses, suspect, overlap, worker_id, lease_expires_at)"
+            " select 1, job_id, scheduled_at, due_at, user_id, task_key, priority, 1, 0, false, overlap, 1, now()"
+            " from pgtick.running_executions on conflict (job_id) where overlap is not null do nothing"
+        )
+        claimer.commit()
+        pausing.result()
+    priorities = value(connection, OF_CLAIMS)
+    assert {abs(priority) for priority in priorities} == {6}
+
+
 def test_why_it_does_not_run_is_said(connection: Connection, bench: Bench) -> None:
     job_id = create(connection)
     pause(connection)
