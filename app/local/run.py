@@ -86,11 +86,17 @@ class Local:
         self._check_stop()
         with connect() as connection:
             self._start_processes(connection)
-            job = self._post("/jobs", FIRST_JOB)
-            say(f"Posted a first job, {job['job_id']}")
-            self._wait_until(lambda: self._get(f"/jobs/{job['job_id']}")["status"] == "COMPLETED")
-        say("The job is COMPLETED")
+        self._run_first_job()
         print(TRY_NEXT.format(api=self.api, user=self.settings.default_user), flush=True)
+
+    def _run_first_job(self) -> None:
+        if self._get(f"/tasks/{FIRST_JOB['task_id']}")["paused_at"]:
+            say(f"Posted no first job: the task {FIRST_JOB['task_id']} is paused")
+            return
+        job = self._post("/jobs", FIRST_JOB)
+        say(f"Posted a first job, {job['job_id']}")
+        self._wait_until(lambda: self._get(f"/jobs/{job['job_id']}")["status"] == "COMPLETED")
+        say("The job is COMPLETED")
 
     def _start_processes(self, connection: psycopg.Connection[Any]) -> None:
         say(f"Starting the API on {self.api} and a worker")

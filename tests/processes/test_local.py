@@ -13,9 +13,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
+import psycopg
 import pytest
 
-from tests.support.databases import CHECKOUT, Server
+from tests.support.databases import CHECKOUT, Server, migrate
 from tests.support.processes import free_port
 from tests.support.waiting import eventually
 
@@ -93,6 +94,21 @@ def test_the_examples_are_there_besides_the_tasks_that_are_named(server: Server,
         finally:
             run.kill()
     assert {"send_email", "quick"} <= known
+
+
+def test_comes_up_without_a_first_job_while_its_task_is_paused(server: Server, port: int, tmp_path: Path) -> None:
+    with server.database() as dsn:
+        migrate(dsn)
+        with psycopg.connect(dsn, autocommit=True) as connection:
+            connection.execute("insert into pgtick.tasks (task_id, target) values ('send_email', 'm:f')")
+            connection.execute("select pgtick.pause_task('send_email')")
+            run = Run(dsn, port, tmp_path / "log")
+            try:
+                run.wait_until_up()
+                assert connection.execute("select count(*) from pgtick.jobs").fetchone() == (0,)
+            finally:
+                run.kill()
+    assert "send_email is paused" in run.said()
 
 
 @pytest.mark.parametrize("program", ["pgtick jobs list", 'psql --command="select * from pgtick.jobs" "$DATABASE_URL"'])
