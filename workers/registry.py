@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeVar
 
+from app.domain.ids import TASK_ID, TASK_ID_RULE
 from app.domain.limits import Limits
 from app.domain.retry import Backoff
 from app.errors import PgtickError, SettingsError
@@ -84,6 +85,8 @@ def task(
     """
     if not isinstance(task_id, str):
         raise TypeError('a task needs a name: @task("send_email"), not @task')
+    if not TASK_ID.fullmatch(task_id):
+        raise ValueError(f"a task_id is {TASK_ID_RULE}, not {task_id!r}")
     limits = Limits(max_concurrent, concurrency_key, max_per_key, rate_per_s)
     for name, rule in limits.faults():
         raise ValueError(f"{name} of task {task_id!r}: {rule}")

@@ -18,6 +18,7 @@ from app.api.wording import NO_CONTROLS, STATUS
 from app.domain import endpoint as endpoints
 from app.domain.addresses import is_allowed, networks
 from app.domain.endpoint import Endpoint
+from app.domain.ids import TASK_ID, TASK_ID_RULE
 from app.domain.limits import Limits
 from app.domain.retry import DAY_S, Backoff
 from app.store import endpoints as store
@@ -28,7 +29,6 @@ blueprint = Blueprint("tasks", __name__)
 
 Status = Annotated[str, Meta(pattern=STATUS)]
 Seconds = Annotated[float, Meta(gt=0, le=DAY_S)]
-_TASK_ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:/-]{0,199}", re.ASCII)
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,100}", re.ASCII)
 _HEADER_VALUE = re.compile(r"[\x20-\x7e\x80-\xff]{0,2000}")
 
@@ -87,8 +87,8 @@ def show(task_id: str) -> Response:
 
 @blueprint.put("/tasks/<path:task_id>")
 def put(task_id: str) -> Response:
-    if not _TASK_ID.fullmatch(task_id):
-        raise Problem(422, "a task_id is 1 to 200 letters, digits and _.:/- and begins with a letter, a digit or _")
+    if not TASK_ID.fullmatch(task_id):
+        raise Problem(422, f"a task_id is {TASK_ID_RULE}")
     asked, _ = structs.read(TaskPut)
     limits = Limits(asked.max_concurrent, asked.concurrency_key, asked.max_per_key, asked.rate_per_s)
     faults = [Fault(pointer("", name), rule) for name, rule in limits.faults()]
@@ -177,7 +177,7 @@ def _schema_faults(schema: dict[str, Any] | None) -> list[Fault]:
 
 
 def _task(task_id: str) -> dict[str, Any]:
-    for row in current().tasks.all(task_id) if _TASK_ID.fullmatch(task_id) else ():
+    for row in current().tasks.all(task_id) if TASK_ID.fullmatch(task_id) else ():
         return _shown(row)
     raise problems.not_found("task")
 

@@ -1,4 +1,4 @@
-"""Job ids: UUIDv7, so that ids sort by creation and name the day they were made."""
+"""Job ids: UUIDv7, so that ids sort by creation and name the day they were made; and the names that tasks may have."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import os
 import re
 
 UUID = re.compile(r"[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}", re.ASCII)
+TASK_ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:/-]{0,199}", re.ASCII)
+TASK_ID_RULE = "1 to 200 letters, digits and _.:/-, and begins with a letter, a digit or _"
 _VARIANT = 0x8000_0000_0000_0000
 
 

@@ -55,6 +55,12 @@ def test_a_decorator_without_a_name_is_refused() -> None:
         def nameless() -> None: ...
 
 
+@pytest.mark.parametrize("name", ["", "send invoice", "-x", "rechnungslauf_für_müller", "x" * 201])
+def test_a_name_that_the_database_would_refuse_is_refused_where_it_stands(name: str) -> None:
+    with pytest.raises(ValueError, match="1 to 200 letters"):
+        task(name)
+
+
 @pytest.mark.parametrize("missing", ["no_such_module", "no_such.module", "workers.no_such"])
 def test_modules_that_are_not_there_are_named(missing: str) -> None:
     with pytest.raises(SettingsError, match=f"PGTICK_TASKS: there is no module {missing}: "):
