@@ -67,6 +67,15 @@ def test_the_api_counts_what_waits_in_the_database(api: Api, connection: psycopg
     assert found["pgtick_schedule_lag_seconds", ()] == 0
 
 
+def test_what_waits_for_a_paused_task_is_old_and_not_late(api: Api, connection: psycopg.Connection[Any]) -> None:
+    api.created(task_id="send_email")
+    connection.execute("update pgtick.pending_executions set due_at = now() - interval '1 minute'")
+    connection.execute("select pgtick.pause_task('send_email')")
+    found = samples(api.call("GET", "/metrics").text)
+    assert found["pgtick_queue_oldest_seconds", ("default",)] >= 60
+    assert found["pgtick_queue_late", ("default",)] == 0
+
+
 def test_a_worker_tells_what_it_ran() -> None:
     found = samples(worker_page())
     assert found["pgtick_starts_total", ("send_email",)] == 10

@@ -63,6 +63,10 @@ def test_every_alert_says_how_bad_it_is_and_what_to_do() -> None:
         assert rule["annotations"]["description"], rule["alert"]
 
 
+def test_what_a_pause_or_a_limit_holds_back_pages_nobody() -> None:
+    assert "and max by (queue) (pgtick_queue_late) > 0" in EXPRESSIONS["alert PgtickLate"]
+
+
 def test_a_page_is_what_prometheus_reads() -> None:
     page = Page()
     page.set("pgtick_starts_total", 7, 'a "task"')
