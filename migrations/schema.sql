@@ -2831,7 +2831,10 @@ CREATE VIEW pgtick.overview AS
     standing.broken,
     window_end.until_at AS partitions_until,
     ( SELECT count(*) AS count
-           FROM pgtick.findings) AS findings
+           FROM pgtick.findings) AS findings,
+    ( SELECT count(*) AS count
+           FROM pgtick.tasks
+          WHERE (tasks.paused_at IS NOT NULL)) AS paused_tasks
    FROM ((((((( SELECT count(*) AS waiting,
             count(*) FILTER (WHERE ((pending_executions.due_at < (now() - '00:00:02'::interval)) AND ((pending_executions.priority >= 1) AND (pending_executions.priority <= 4)))) AS late,
             (now() - min(pending_executions.due_at) FILTER (WHERE ((pending_executions.due_at < (now() - '00:00:02'::interval)) AND ((pending_executions.priority >= 1) AND (pending_executions.priority <= 4))))) AS oldest_late
@@ -2877,9 +2880,13 @@ COMMENT ON COLUMN pgtick.overview.starts_per_s IS 'In the last full minute, as f
 
 COMMENT ON COLUMN pgtick.overview.p99_ms IS 'Lateness of starts in the last five minutes, ms.';
 
+COMMENT ON COLUMN pgtick.overview.paused IS 'Jobs that are paused.';
+
 COMMENT ON COLUMN pgtick.overview.partitions_until IS 'No partitions have been made beyond this time; the janitor keeps it PGTICK_RUNWAY_HOURS ahead.';
 
 COMMENT ON COLUMN pgtick.overview.findings IS 'Rows in pgtick.findings: sentences on what to act on.';
+
+COMMENT ON COLUMN pgtick.overview.paused_tasks IS 'Tasks that are paused: what is due of them waits, and is not late.';
 
 CREATE VIEW pgtick.partitions AS
  SELECT (parent.relname)::text AS parent,

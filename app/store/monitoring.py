@@ -43,7 +43,8 @@ order by minute
 # As pgtick.overview, but counting no more than it takes to see that there is a backlog, and without unnesting.
 _STATE = f"""
 select now() as at, due.waiting, due.late, recent.starts_per_s, recent.p50_ms, recent.p99_ms,
-       (select count(*) from pgtick.running_executions where due_at <= now()) as running, alive.workers, alive.capacity
+       (select count(*) from pgtick.running_executions where due_at <= now()) as running, alive.workers, alive.capacity,
+       (select count(*) from pgtick.tasks where paused_at is not null) as paused_tasks
 from (
     select count(*) as waiting,
            count(*) filter (where due_at < now() - interval '2 seconds' and priority between 1 and 4) as late
@@ -81,12 +82,12 @@ order by p.due_at
 limit %(n)s
 """
 
-# What is due next by the index that claims go by, and no more than so much of it.
+# What is due next by the index that claims go by, and no more than so much of it; also what a limit or a pause holds back.
 _RETRYING = f"""
 select count(*) filter (where near.attempt > 0) as executions, count(*) >= {MOST_COUNTED} as more
 from (
     select p.attempt
-    from generate_series(1, 4) as level (priority)
+    from generate_series(1, 8) as level (priority)
     cross join lateral (
         select e.attempt from pgtick.pending_executions e
         where e.priority = level.priority and e.due_at > now() - interval '1 hour'

@@ -206,7 +206,8 @@ comment on column pgtick.schedule_status.note is 'Why it is BROKEN, or the note 
 create view pgtick.overview as
 select now() as at, due.waiting, due.late, due.oldest_late, held.running, recent.starts_per_s, hour.completed as completed_1h, hour.failed as failed_1h,
        hour.retried as retried_1h, recent.p50_ms, recent.p99_ms, alive.workers, alive.capacity, standing.recurring, standing.paused, standing.broken,
-       window_end.until_at as partitions_until, (select count(*) from pgtick.findings) as findings
+       window_end.until_at as partitions_until, (select count(*) from pgtick.findings) as findings,
+       (select count(*) from pgtick.tasks where paused_at is not null) as paused_tasks
 from (
     select count(*) as waiting, count(*) filter (where due_at < now() - interval '2 seconds' and priority between 1 and 4) as late,
            now() - min(due_at) filter (where due_at < now() - interval '2 seconds' and priority between 1 and 4) as oldest_late
@@ -251,5 +252,7 @@ comment on column pgtick.overview.waiting is 'Executions that are due and not st
 comment on column pgtick.overview.late is 'Those of them that have been due for more than 2 s, and that neither a limit of their task nor a run of their own job holds back.';
 comment on column pgtick.overview.starts_per_s is 'In the last full minute, as far as workers have stored it.';
 comment on column pgtick.overview.p99_ms is 'Lateness of starts in the last five minutes, ms.';
+comment on column pgtick.overview.paused is 'Jobs that are paused.';
+comment on column pgtick.overview.paused_tasks is 'Tasks that are paused: what is due of them waits, and is not late.';
 comment on column pgtick.overview.partitions_until is 'No partitions have been made beyond this time; the janitor keeps it PGTICK_RUNWAY_HOURS ahead.';
 comment on column pgtick.overview.findings is 'Rows in pgtick.findings: sentences on what to act on.';

@@ -396,9 +396,21 @@ def test_what_is_tried_again_is_told_on_the_first_page(client: FlaskClient, conn
     page = client.get("/").text
     assert '<dt>Retrying</dt><dd><a href="/ui/executions?status=RETRYING">3</a>' in page
     assert "Nothing failed for good" in page
+    connection.execute("select pgtick.pause_task('t')")
+    page = client.get("/").text
+    assert '<dt>Retrying</dt><dd><a href="/ui/executions?status=RETRYING">3</a>' in page, "held back, too"
+    connection.execute("select pgtick.resume_task('t')")
     connection.execute("delete from pgtick.pending_executions where attempt > 0")
     page = client.get("/").text
     assert "<dt>Retrying</dt><dd>0</dd>" in page
+
+
+def test_the_first_page_says_that_a_task_is_paused(client: FlaskClient, connection: psycopg.Connection) -> None:
+    assert "paused" not in client.get("/").text
+    connection.execute("select pgtick.pause_task('t')")
+    assert "1 task is paused and starts nothing." in client.get("/").text
+    connection.execute("select pgtick.resume_task('t')")
+    assert "paused" not in client.get("/").text
 
 
 def test_times_in_findings_are_in_the_viewers_zone(client: FlaskClient, connection: psycopg.Connection) -> None:

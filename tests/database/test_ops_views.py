@@ -129,6 +129,13 @@ def test_overview_counts_what_waits_runs_and_is_late(connection: Connection) -> 
     assert row["p50_ms"] < 1 < row["p99_ms"] < 50
 
 
+def test_overview_counts_paused_tasks_whose_executions_wait_and_are_not_late(connection: Connection) -> None:
+    pend(connection, "-1 minute")
+    connection.execute("select pgtick.pause_task('send_email')")
+    row = one(connection, "select * from pgtick.overview")
+    assert (row["waiting"], row["late"], row["paused_tasks"]) == (1, 0, 1)
+
+
 def test_late_lists_what_is_due_for_more_than_two_seconds(connection: Connection) -> None:
     for due_in in ("-1 minute", "-1 s", "1 minute"):
         pend(connection, due_in)

@@ -53,6 +53,7 @@ def _read() -> dict[str, Any]:
         }
 
     found = backend.run(read)
+    state = found["state"]
     failures = backend.get("/executions", status="FAILED", limit=SHOWN, end_time=listings.soon())["executions"]
     rows: list[Row] = found.pop("rows")
     now = clock.now_utc()
@@ -60,7 +61,7 @@ def _read() -> dict[str, Any]:
     hours, left = forecast(hour, FORECAST_HOURS)
     return found | {
         "next_runs": _next_runs() if only is None else [],
-        "verdict": verdict(found["state"], rows, found.pop("why")),
+        "verdict": with_pauses(verdict(state, rows, found.pop("why")), state["paused_tasks"]),
         "plots": plots_of(rows, now) if rows else [],
         "failures": failures,
         "within": _share(sum(row["within"] for row in rows), sum(row["started"] for row in rows)),
@@ -93,6 +94,14 @@ def verdict(state: Row, rows: Sequence[Row], why: str | None) -> Verdict:
     if failed:
         return Verdict("warn", f"On time; {formats.plural(failed, 'execution')} failed for good", counted)
     return Verdict("good", "Everything is on time", counted)
+
+
+def with_pauses(verdict: Verdict, tasks: int) -> Verdict:
+    """What waits for a paused task is not late; whoever misses its starts has to see why."""
+    if not tasks:
+        return verdict
+    held = formats.plural(tasks, "task is paused and starts nothing", "tasks are paused and start nothing")
+    return verdict._replace(detail=f"{verdict.detail} {held}.")
 
 
 def _many(number: int, one: str, many: str) -> str:
