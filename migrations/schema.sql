@@ -736,7 +736,7 @@ begin
         since := case when job.schedule_type = 'CRON' then clock_timestamp() else '-infinity' end;
         back := pgtick.take_back(job_id, since, since);
         if job.schedule_type <> 'CRON' and back.taken = 0 and not exists (select from pgtick.schedules s where s.job_id = edit_job.job_id) then
-            raise exception 'job_id: job % has started already, or is over', job_id using errcode = 'object_not_in_prerequisite_state';
+            raise exception 'job_id: job % is due, has started, or is over', job_id using errcode = 'object_not_in_prerequisite_state';
         end if;
         -- What nobody came to plan in time is still to be: its policies say how.
         if (new.expression, new.timezone) is not distinct from (job.expression, job.timezone) then
@@ -1646,7 +1646,7 @@ begin
         next_run_at = least(s.next_run_at, back.first_at), runs = greatest(s.runs - back.taken, 0)
     where s.job_id = pause_job.job_id;
     if not found and back.taken = 0 then
-        raise exception 'job_id: job % has started already, or is over', job_id using errcode = 'object_not_in_prerequisite_state';
+        raise exception 'job_id: job % is due, has started, or is over', job_id using errcode = 'object_not_in_prerequisite_state';
     elsif not found then
         -- A single run waits where runs far ahead do.
         task := pgtick.task_named(job.task_id);

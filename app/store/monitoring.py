@@ -82,7 +82,7 @@ order by p.due_at
 limit %(n)s
 """
 
-# What is due next by the index that claims go by, and no more than so much of it; also what a limit or a pause holds back.
+# What is due next by the index that claims go by, no more than so much of it; what limits and pauses hold back, too.
 _RETRYING = f"""
 select count(*) filter (where near.attempt > 0) as executions, count(*) >= {MOST_COUNTED} as more
 from (

@@ -26,6 +26,8 @@ def upgrade() -> None:
 def downgrade() -> None:
     op.execute("select pgtick.resume_task(task_id) from pgtick.tasks where paused_at is not null")
     _rule(_range(LIMITED))
+    # The migrations of the release before make its views and functions anew.
+    op.execute("drop view pgtick.overview")
     op.drop_column("tasks", "paused_note", schema="pgtick")
     op.drop_column("tasks", "paused_at", schema="pgtick")
 
