@@ -44,8 +44,9 @@ def run(connection: Connection) -> None:
         compare_server_default=False,
     )
     context.run_migrations()
-    upgrading = "destination_rev" in context._proxy.context_opts  # type: ignore[attr-defined]
-    if upgrading and context.get_context().get_current_heads():
+    migrating = "destination_rev" in context._proxy.context_opts  # type: ignore[attr-defined]
+    # They speak of the newest tables alone.
+    if migrating and set(context.get_context().get_current_heads()) == set(context.script.get_heads()):
         rebuild_ops(connection)
 
 
